@@ -1,0 +1,1 @@
+"""``kvcap replay``."""

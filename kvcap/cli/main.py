@@ -1,0 +1,74 @@
+"""Parse the command line, run one command, map errors to exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from kvcap._version import __version__
+from kvcap.errors import KvcapError
+
+COMMANDS: Final = ("replay", "convert", "formats", "sql", "synth")
+"""Commands in the order of ``--help``; each is a module of :mod:`kvcap.cli.commands`."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors look like all others."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        self.exit(2, f"kvcap: error: {message} (see {self.prog} --help)\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser with every command."""
+    parser = _Parser(
+        prog="kvcap",
+        description="How much KV cache does your LLM traffic need? Exact hit rates at every capacity, "
+        "and the capacity that each request needed, from request logs.",
+    )
+    parser.add_argument("--version", action="version", version=f"kvcap {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+    for name in COMMANDS:
+        module = importlib.import_module(f"kvcap.cli.commands.{name}")
+        subparser = subparsers.add_parser(
+            name,
+            help=module.HELP,
+            description=module.HELP,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(subparser)
+        subparser.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Errors of kvcap and of the operating system become one line on stderr; a closed pipe ends quietly.
+    """
+    try:
+        args = build_parser().parse_args(argv)
+    except SystemExit as exit_request:
+        return int(exit_request.code or 0)
+    try:
+        code: int = args.run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still buffered has no reader; Python would complain about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("kvcap: interrupted", file=sys.stderr)
+        return 130
+    except KvcapError as error:
+        print(f"kvcap: error: {error}", file=sys.stderr)
+        return error.exit_code
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"kvcap: error: {where}{error.strerror or error}", file=sys.stderr)
+        return 1
+    return code

@@ -1,0 +1,106 @@
+"""The Arrow schema of every table that kvcap reads or writes, in one place.
+
+Each Parquet file carries ``kvcap.schema`` (``NAME/VERSION``) in its metadata, and ``kvcap.run`` (JSON)
+with how it came about.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import pyarrow as pa
+
+SCHEMA_VERSION: Final = 1
+SCHEMA_KEY: Final = b"kvcap.schema"
+PROVENANCE_KEY: Final = b"kvcap.provenance"
+
+TraceKind = Literal["token_ids", "hash_ids", "request_json"]
+TableName = Literal["trace", "requests", "reuse_runs", "curve"]
+
+TIMESTAMP: Final = pa.timestamp("us")
+TOKEN_IDS: Final = pa.list_(pa.uint32())
+HASH_IDS: Final = pa.list_(pa.uint64())
+BLOCK_TOKENS: Final = pa.list_(pa.int32())
+
+REQUEST_COLUMNS: Final[tuple[pa.Field, ...]] = (
+    pa.field("request_id", pa.int64(), nullable=False),
+    pa.field("timestamp", TIMESTAMP),
+    pa.field("pool", pa.string()),
+    pa.field("session_id", pa.string()),
+    pa.field("model", pa.string()),
+    pa.field("input_length", pa.int64()),
+    pa.field("output_length", pa.int64()),
+    pa.field("block_size", pa.int32()),
+)
+"""Columns of every trace, before its payload."""
+
+PAYLOAD_COLUMNS: Final[dict[TraceKind, tuple[pa.Field, ...]]] = {
+    "token_ids": (pa.field("token_ids", TOKEN_IDS, nullable=False), pa.field("output_ids", TOKEN_IDS)),
+    "hash_ids": (pa.field("hash_ids", HASH_IDS, nullable=False), pa.field("block_tokens", BLOCK_TOKENS)),
+    "request_json": (pa.field("request_json", pa.string(), nullable=False),),
+}
+"""What a request's prompt is: token ids, ids of its blocks, or text that still needs a tokenizer."""
+
+REQUESTS: Final = pa.schema(
+    [
+        pa.field("request_id", pa.int64(), nullable=False),
+        pa.field("timestamp", TIMESTAMP),
+        pa.field("pool", pa.string()),
+        pa.field("session_id", pa.string()),
+        pa.field("model", pa.string()),
+        pa.field("input_length", pa.int64(), nullable=False),
+        pa.field("output_length", pa.int64()),
+        pa.field("blocks", pa.int64(), nullable=False),
+        pa.field("ceiling_blocks", pa.int64(), nullable=False),
+        pa.field("ceiling_tokens", pa.int64(), nullable=False),
+        pa.field("required_blocks", pa.int64(), nullable=False),
+        pa.field("measured", pa.bool_(), nullable=False),
+    ]
+)
+"""One row per request; ``measured`` is false during warm-up. Kept columns follow."""
+
+REUSE_RUNS: Final = pa.schema(
+    [
+        pa.field("request_id", pa.int64(), nullable=False),
+        pa.field("source_request_id", pa.int64(), nullable=False),
+        pa.field("first_block", pa.int64(), nullable=False),
+        pa.field("blocks", pa.int64(), nullable=False),
+        pa.field("tokens_per_block", pa.int64(), nullable=False),
+        pa.field("depth", pa.int64(), nullable=False),
+        pa.field("depth_head_first", pa.int64(), nullable=False),
+    ]
+)
+"""One row per reuse run; ``depth`` is the tail-first depth of its first block."""
+
+CURVE: Final = pa.schema(
+    [
+        pa.field("pool", pa.string()),
+        pa.field("capacity_blocks", pa.int64(), nullable=False),
+        pa.field("hit_blocks", pa.int64(), nullable=False),
+        pa.field("hit_tokens", pa.int64(), nullable=False),
+        pa.field("blocks_per_capacity_block", pa.int64(), nullable=False),
+        pa.field("tokens_per_capacity_block", pa.int64(), nullable=False),
+    ]
+)
+"""Cumulative hits over capacity, as the corners of an exact piecewise linear function.
+
+At a capacity C in ``[capacity_blocks, next row's capacity_blocks)`` the hits are ``hit_blocks + (C -
+capacity_blocks) * blocks_per_capacity_block``, and likewise for tokens. ``pool`` is null for all
+pools together, each of them at capacity C.
+"""
+
+
+def trace_schema(kind: TraceKind, kept: tuple[pa.Field, ...] = ()) -> pa.Schema:
+    """Return the schema of a trace of one kind, with the user's kept columns at its end."""
+    return pa.schema([*REQUEST_COLUMNS, *PAYLOAD_COLUMNS[kind], *kept]).with_metadata(schema_metadata("trace"))
+
+
+def schema_metadata(table: TableName) -> dict[bytes, bytes]:
+    """Return the metadata that marks a Parquet file as one of kvcap's tables."""
+    return {SCHEMA_KEY: f"{table}/{SCHEMA_VERSION}".encode()}
+
+
+def trace_kind(schema: pa.Schema) -> TraceKind | None:
+    """Return which payload a trace holds, or None when it has none of them."""
+    present: list[TraceKind] = [kind for kind in PAYLOAD_COLUMNS if kind in schema.names]
+    return present[0] if len(present) == 1 else None
