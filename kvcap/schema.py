@@ -92,7 +92,9 @@ pools together, each of them at capacity C.
 
 def trace_schema(kind: TraceKind, kept: tuple[pa.Field, ...] = ()) -> pa.Schema:
     """Return the schema of a trace of one kind, with the user's kept columns at its end."""
-    return pa.schema([*REQUEST_COLUMNS, *PAYLOAD_COLUMNS[kind], *kept]).with_metadata(schema_metadata("trace"))
+    return pa.schema([*REQUEST_COLUMNS, *PAYLOAD_COLUMNS[kind], *kept]).with_metadata(
+        schema_metadata("trace")
+    )
 
 
 def schema_metadata(table: TableName) -> dict[bytes, bytes]:

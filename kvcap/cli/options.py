@@ -5,27 +5,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from kvcap.errors import UsageError
 
+def whole_number(least: int) -> Callable[[str], int]:
+    """Return a parser of an option's whole number, at least ``least``."""
 
-def positive_int(name: str) -> Callable[[str], int]:
-    """Return a parser of an option's whole number above 0."""
-    return _int_from(name, 1)
-
-
-def non_negative_int(name: str) -> Callable[[str], int]:
-    """Return a parser of an option's whole number from 0."""
-    return _int_from(name, 0)
-
-
-def _int_from(name: str, least: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         try:
             value = int(text)
         except ValueError:
             value = least - 1
         if value < least:
-            raise UsageError(f"{name} is {text!r}, expected a whole number from {least}")
+            raise argparse.ArgumentTypeError(f"is {text!r}, expected a whole number from {least}")
         return value
 
     return parse
@@ -43,7 +33,7 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
         "--block-size",
         "--page-size",
         dest="block_size",
-        type=positive_int("--block-size"),
+        type=whole_number(1),
         metavar="TOKENS",
         help="tokens per block: 64 by default for token ids; for hash ids only where a record declares "
         "none, since a declared size wins",
@@ -60,14 +50,14 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--skip-bad",
-        type=non_negative_int("--skip-bad"),
+        type=whole_number(0),
         default=0,
         metavar="N",
         help="leave out up to N bad records and count them (default: %(default)s)",
     )
     group.add_argument(
         "--max-requests",
-        type=positive_int("--max-requests"),
+        type=whole_number(1),
         metavar="N",
         help="stop after N requests, for a first look (default: all)",
     )
@@ -89,7 +79,7 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--threads",
-        type=positive_int("--threads"),
+        type=whole_number(1),
         metavar="N",
         help="workers that read and parse (default: one per core)",
     )
