@@ -169,9 +169,7 @@ def replay_options(args: argparse.Namespace) -> ReplayOptions:
         coarsen=args.coarsen,
         partial_block=args.partial_block,
         touch_order=args.touch_order,
-        target=parse_percent(
-            args.target_hit_rate_percent, "--target-hit-rate-percent", zero_allowed=False
-        ),
+        target=parse_percent(args.target_hit_rate_percent, "--target-hit-rate-percent", zero_allowed=False),
         warm_up=parse_percent(args.warm_up_percent, "--warm-up-percent", zero_allowed=True),
     )
 

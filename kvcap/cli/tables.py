@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TextIO
 
 
-def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]], stream: TextIO, *, left: int = 1) -> None:
+def print_table(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], stream: TextIO, *, left: int = 1
+) -> None:
     """Print rows under headers, the first ``left`` columns flush left and the others flush right."""
     if stream.isatty():
         _print_rich(headers, rows, stream, left)

@@ -67,7 +67,12 @@ def replay(
     trace = open_table(source, reading) if paths is None else open_trace(paths, reading)
     try:
         return replay_trace(
-            trace, options or ReplayOptions(), pool_column=reading.pool, out=out, force=force, progress=progress
+            trace,
+            options or ReplayOptions(),
+            pool_column=reading.pool,
+            out=out,
+            force=force,
+            progress=progress,
         )
     finally:
         trace.close()

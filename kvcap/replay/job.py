@@ -53,9 +53,7 @@ def replay_trace(
         If it holds no request.
     """
     if trace.kind == "request_json":
-        raise UsageError(
-            "this log holds text: give --tokenizer to replay it, or run `kvcap tokenize` first"
-        )
+        raise UsageError("this log holds text: give --tokenizer to replay it, or run `kvcap tokenize` first")
     directory = None if out is None else ResultsDirectory(out, trace.schema, force=force)
     try:
         keyer = BlockKeyer(
@@ -88,9 +86,7 @@ def _observed(
             progress(n_requests)
 
 
-def _tables(
-    streamed: StreamedTrace, options: ReplayOptions, warm_up_requests: int
-) -> dict[str, pa.Table]:
+def _tables(streamed: StreamedTrace, options: ReplayOptions, warm_up_requests: int) -> dict[str, pa.Table]:
     tail_first = options.touch_order == "tail-first"
     return {
         "requests": requests_table(streamed, options.target, warm_up_requests, tail_first=tail_first),

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 Int64Array = npt.NDArray[np.int64]
 
-_PAYLOAD_NAMES = frozenset(
-    column.name for columns in PAYLOAD_COLUMNS.values() for column in columns
-)
+_PAYLOAD_NAMES = frozenset(column.name for columns in PAYLOAD_COLUMNS.values() for column in columns)
 
 
 @dataclass
