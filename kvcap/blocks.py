@@ -103,10 +103,7 @@ class BlockKeyer:
         UsageError
             If hash ids come without a block size, or with several.
         """
-        if "token_ids" in batch.schema.names:
-            keyed = self._key_tokens(batch)
-        else:
-            keyed = self._key_hashes(batch)
+        keyed = self._key_tokens(batch) if "token_ids" in batch.schema.names else self._key_hashes(batch)
         return _coarsened(keyed, self._options.coarsen, keep_incomplete=self._keeps_partial(batch))
 
     def _keeps_partial(self, batch: pa.RecordBatch) -> bool:
@@ -232,4 +229,5 @@ def _summed_weights(
     first = np.repeat(fine_offsets[:-1], groups) + group * coarsen
     end = np.minimum(first + coarsen, np.repeat(fine_offsets[1:], groups))
     summed = np.concatenate([np.zeros(1, np.int64), np.cumsum(block_tokens, dtype=np.int64)])
-    return (summed[end] - summed[first]).astype(np.int32)
+    weights: npt.NDArray[np.int32] = (summed[end] - summed[first]).astype(np.int32)
+    return weights

@@ -21,7 +21,7 @@ _TAIL_SALT: Final = np.uint64(0xA4093822299F31D0)
 
 
 @jit
-def chain_keys(block_ids, request_offsets):  # type: ignore[no-untyped-def]
+def chain_keys(block_ids, request_offsets):
     """Return the key of every block, chained over the keys before it in its request.
 
     block_ids : uint64 (n,), request_offsets : int64 (n_requests + 1,) -> uint64 (n,)
@@ -43,7 +43,7 @@ def chain_keys(block_ids, request_offsets):  # type: ignore[no-untyped-def]
 
 
 @jit
-def gather_full_blocks(tokens, token_offsets, block_size):  # type: ignore[no-untyped-def]
+def gather_full_blocks(tokens, token_offsets, block_size):
     """Return the tokens of all full blocks side by side, and the padded tails with their lengths.
 
     tokens : uint32 (n,), token_offsets : int64 (n_requests + 1,)
@@ -71,7 +71,7 @@ def gather_full_blocks(tokens, token_offsets, block_size):  # type: ignore[no-un
 
 
 @jit
-def interleave_tails(full_hashes, tail_hashes, tail_lengths, full_offsets):  # type: ignore[no-untyped-def]
+def interleave_tails(full_hashes, tail_hashes, tail_lengths, full_offsets):
     """Return block contents with every request's partial tail behind its full blocks.
 
     full_hashes : uint64 (n_full,), tail_hashes : uint64 (n_requests,), tail_lengths : int64
@@ -99,7 +99,7 @@ def interleave_tails(full_hashes, tail_hashes, tail_lengths, full_offsets):  # t
 
 
 @jit
-def take_requests(values, offsets, chosen):  # type: ignore[no-untyped-def]
+def take_requests(values, offsets, chosen):
     """Return the values of some requests side by side, and their offsets.
 
     values : any (n,), offsets : int64 (n_requests + 1,), chosen : int64 (n_chosen,)
@@ -115,7 +115,7 @@ def take_requests(values, offsets, chosen):  # type: ignore[no-untyped-def]
 
 
 @jit
-def every_mth_key(block_keys, request_offsets, m, keep_incomplete):  # type: ignore[no-untyped-def]
+def every_mth_key(block_keys, request_offsets, m, keep_incomplete):
     """Return the keys of blocks m times larger: each m-th key, and the last one of an incomplete group.
 
     block_keys : uint64 (n,), request_offsets : int64 (n_requests + 1,) -> uint64, int64 (n_requests + 1,)
@@ -138,7 +138,7 @@ def every_mth_key(block_keys, request_offsets, m, keep_incomplete):  # type: ign
 
 
 @jit
-def drop_last_blocks(block_keys, request_offsets, dropped):  # type: ignore[no-untyped-def]
+def drop_last_blocks(block_keys, request_offsets, dropped):
     """Return keys and offsets without the last ``dropped[r]`` blocks of each request.
 
     block_keys : uint64 (n,), request_offsets : int64 (n_requests + 1,), dropped : int64 (n_requests,)

@@ -79,12 +79,12 @@ class _State(NamedTuple):
 
 
 @jit
-def _home(key, table_bits):  # type: ignore[no-untyped-def]
+def _home(key, table_bits):
     return np.int64((key * _GOLDEN) >> np.uint64(64 - table_bits))
 
 
 @jit
-def _find(key, table_keys, table_nodes, table_bits):  # type: ignore[no-untyped-def]
+def _find(key, table_keys, table_nodes, table_bits):
     """Return the place of a key in the table, or of the empty place where it belongs."""
     mask = table_nodes.size - 1
     place = _home(key, table_bits)
@@ -94,7 +94,7 @@ def _find(key, table_keys, table_nodes, table_bits):  # type: ignore[no-untyped-
 
 
 @jit
-def _remove(place, table_keys, table_nodes, table_bits):  # type: ignore[no-untyped-def]
+def _remove(place, table_keys, table_nodes, table_bits):
     """Empty a place, moving later entries of its cluster back so that none is cut off."""
     mask = table_nodes.size - 1
     hole = place
@@ -110,7 +110,7 @@ def _remove(place, table_keys, table_nodes, table_bits):  # type: ignore[no-unty
 
 
 @jit
-def _fenwick_add(tree, slot, amount):  # type: ignore[no-untyped-def]
+def _fenwick_add(tree, slot, amount):
     i = slot + 1
     while i < tree.size:
         tree[i] += amount
@@ -118,7 +118,7 @@ def _fenwick_add(tree, slot, amount):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _fenwick_prefix(tree, slot):  # type: ignore[no-untyped-def]
+def _fenwick_prefix(tree, slot):
     """Return the sum over slots 0..slot."""
     total = 0
     i = slot + 1
@@ -129,7 +129,7 @@ def _fenwick_prefix(tree, slot):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _matched_length(arena, start, own, longest):  # type: ignore[no-untyped-def]
+def _matched_length(arena, start, own, longest):
     """Return how many keys agree at two places whose first keys do, at most ``longest``."""
     if arena[start + longest - 1] == arena[own + longest - 1]:
         return longest
@@ -144,7 +144,7 @@ def _matched_length(arena, start, own, longest):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _new_node(state, start, length, children, toucher, parent):  # type: ignore[no-untyped-def]
+def _new_node(state, start, length, children, toucher, parent):
     counters = state.counters
     if counters[_N_FREE] > 0:
         counters[_N_FREE] -= 1
@@ -161,14 +161,14 @@ def _new_node(state, start, length, children, toucher, parent):  # type: ignore[
 
 
 @jit
-def _free_node(state, node):  # type: ignore[no-untyped-def]
+def _free_node(state, node):
     state.nodes[node, _LENGTH] = 0
     state.free_nodes[state.counters[_N_FREE]] = node
     state.counters[_N_FREE] += 1
 
 
 @jit
-def _split(state, place, matched, own, slot, table_bits):  # type: ignore[no-untyped-def]
+def _split(state, place, matched, own, slot, table_bits):
     """Cut the node at a table place after ``matched`` blocks and return the new upper part.
 
     The lower part keeps the node's id, so that its children keep their parent.
@@ -188,7 +188,7 @@ def _split(state, place, matched, own, slot, table_bits):  # type: ignore[no-unt
 
 
 @jit
-def _merge_into_child(state, node, child, table_bits):  # type: ignore[no-untyped-def]
+def _merge_into_child(state, node, child, table_bits):
     """Join a node to its only child, both just touched by the same request, under the child's id."""
     nodes, arena = state.nodes, state.arena
     place = _find(arena[nodes[child, _START]], state.table_keys, state.table_nodes, table_bits)
@@ -202,7 +202,7 @@ def _merge_into_child(state, node, child, table_bits):  # type: ignore[no-untype
 
 
 @jit
-def _grown(runs, n_runs):  # type: ignore[no-untyped-def]
+def _grown(runs, n_runs):
     if n_runs < runs.shape[0]:
         return runs
     larger = np.empty((2 * runs.shape[0], runs.shape[1]), np.int64)
@@ -211,7 +211,7 @@ def _grown(runs, n_runs):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _touch_path(state, runs, n_runs, own, length, slot, table_bits):  # type: ignore[no-untyped-def]
+def _touch_path(state, runs, n_runs, own, length, slot, table_bits):
     """Append one request's runs to ``runs`` and make its whole path its own; return both."""
     nodes, arena, counters = state.nodes, state.arena, state.counters
     first_run = n_runs
@@ -258,7 +258,7 @@ def _touch_path(state, runs, n_runs, own, length, slot, table_bits):  # type: ig
 
 
 @jit
-def _append_tail(state, above, start, length, slot, table_bits):  # type: ignore[no-untyped-def]
+def _append_tail(state, above, start, length, slot, table_bits):
     """Hang blocks that were never seen below ``above`` (-1: the root)."""
     if above >= 0:
         if state.nodes[above, _CHILDREN] == 0:
@@ -274,7 +274,7 @@ def _append_tail(state, above, start, length, slot, table_bits):  # type: ignore
 
 
 @jit
-def _scan(state, first_key, request_offsets, runs, table_bits):  # type: ignore[no-untyped-def]
+def _scan(state, first_key, request_offsets, runs, table_bits):
     """Replay requests whose keys stand in the arena from ``first_key`` on; return runs and their number."""
     counters = state.counters
     n_runs = 0
@@ -293,7 +293,7 @@ def _scan(state, first_key, request_offsets, runs, table_bits):  # type: ignore[
 
 
 @jit
-def _rebuild_table(state, table_bits):  # type: ignore[no-untyped-def]
+def _rebuild_table(state, table_bits):
     """Fill an empty table with the live nodes."""
     for node in range(state.counters[_N_NODES]):
         if state.nodes[node, _LENGTH] > 0:
@@ -304,7 +304,7 @@ def _rebuild_table(state, table_bits):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _copy_live_spans(nodes, n_nodes, arena, target):  # type: ignore[no-untyped-def]
+def _copy_live_spans(nodes, n_nodes, arena, target):
     """Copy what nodes point at to the front of ``target`` and point them there; return its length."""
     used = 0
     for node in range(n_nodes):
@@ -318,7 +318,7 @@ def _copy_live_spans(nodes, n_nodes, arena, target):  # type: ignore[no-untyped-
 
 
 @jit
-def _renumber_slots(state, tree, weights, slot_requests):  # type: ignore[no-untyped-def]
+def _renumber_slots(state, tree, weights, slot_requests):
     """Move slots that still own blocks to the front of new arrays, in order; return their number."""
     n_slots = state.counters[_N_SLOTS]
     new_slot = np.empty(n_slots, np.int64)
@@ -341,7 +341,7 @@ def _renumber_slots(state, tree, weights, slot_requests):  # type: ignore[no-unt
 
 
 @jit
-def _forget(state, max_depth, table_bits):  # type: ignore[no-untyped-def]
+def _forget(state, max_depth, table_bits):
     """Drop requests all of whose blocks lie at ``max_depth`` or deeper; return how many blocks went.
 
     A node's descendants were last touched no later than itself, so whole subtrees go at once.

@@ -26,13 +26,13 @@ class WeightedRuns(NamedTuple):
 
 
 @jit
-def _weight_of_block(block, covered_tokens, block_size):  # type: ignore[no-untyped-def]
+def _weight_of_block(block, covered_tokens, block_size):
     """Tokens of a block: what is left of the prompt there, at least 1 and at most a whole block."""
     return max(1, min(block_size, covered_tokens - block * block_size))
 
 
 @jit
-def _uniform_end(block, end, covered_tokens, block_size):  # type: ignore[no-untyped-def]
+def _uniform_end(block, end, covered_tokens, block_size):
     """Return where the stretch of equal weights that begins at ``block`` stops, at most ``end``."""
     full_blocks = covered_tokens // block_size
     if block < full_blocks:
@@ -43,7 +43,7 @@ def _uniform_end(block, end, covered_tokens, block_size):  # type: ignore[no-unt
 
 
 @jit
-def _explicit_end(first, block, end, block_tokens):  # type: ignore[no-untyped-def]
+def _explicit_end(first, block, end, block_tokens):
     stop = block + 1
     while stop < end and block_tokens[first + stop] == block_tokens[first + block]:
         stop += 1
@@ -51,7 +51,7 @@ def _explicit_end(first, block, end, block_tokens):  # type: ignore[no-untyped-d
 
 
 @jit
-def _split(request, first_block, blocks, request_offsets, covered_tokens, block_size, block_tokens):  # type: ignore[no-untyped-def]
+def _split(request, first_block, blocks, request_offsets, covered_tokens, block_size, block_tokens):
     """Return, for each piece of equal weight: its run, first block, blocks and tokens per block."""
     pieces = np.empty((request.size + 64, 4), np.int64)
     n = 0
@@ -142,7 +142,7 @@ def ceilings(runs: WeightedRuns, n_requests: int) -> tuple[Int64Array, Int64Arra
 
 
 @jit
-def _required(request, first_block, blocks, depth, tail_first, ceiling_blocks, numerator, denominator):  # type: ignore[no-untyped-def]
+def _required(request, first_block, blocks, depth, tail_first, ceiling_blocks, numerator, denominator):
     required = np.zeros(ceiling_blocks.size, np.int64)
     for run in range(request.size):
         r = request[run]
@@ -178,6 +178,7 @@ def required_blocks(
     Depth never falls along a prefix, so the last block that must hit decides alone.
     """
     depth = runs.depth if tail_first else runs.depth_head_first
-    return _required(  # type: ignore[no-any-return]
+    found: Int64Array = _required(
         runs.request, runs.first_block, runs.blocks, depth, tail_first, ceiling_blocks, target[0], target[1]
     )
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -68,7 +69,7 @@ def test_feeding_in_chunks_changes_nothing(data: st.DataObject) -> None:
     ids, offsets = flat(requests)
     keys = chain_keys(ids, offsets)
     scanner = ReuseRunScanner()
-    parts = [scanner.feed(keys, offsets[a : b + 1]) for a, b in zip(cuts, cuts[1:], strict=False)]
+    parts = [scanner.feed(keys, offsets[a : b + 1]) for a, b in itertools.pairwise(cuts)]
     joined = [np.concatenate([np.empty(0, np.int64), *columns]) for columns in zip(*parts, strict=True)]
     for column, expected in zip(joined, scan(requests), strict=False):
         np.testing.assert_array_equal(column, expected)
