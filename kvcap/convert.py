@@ -9,7 +9,7 @@ from typing import Any, Literal
 from kvcap._version import __version__
 from kvcap.errors import UsageError
 from kvcap.formats import ReadOptions, ReadReport, Trace, open_trace
-from kvcap.parquet_io import ParquetSink, check_new
+from kvcap.parquet_io import TableWriter, check_new, written_beside
 from kvcap.schema import TraceKind
 
 Target = Literal["parquet", "mooncake"]
@@ -62,7 +62,7 @@ def convert(
     read_options: ReadOptions | None = None,
     options: ConvertOptions | None = None,
     *,
-    progress: Callable[[ReadReport], None] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> ConvertResult:
     """Write one trace from one or many logs.
 
@@ -77,7 +77,7 @@ def convert(
     options
         How to write the trace.
     progress
-        Called after every batch.
+        Called with the number of requests so far.
 
     Returns
     -------
@@ -108,14 +108,17 @@ def _write_parquet(
     output: str,
     read_options: ReadOptions,
     options: ConvertOptions,
-    progress: Callable[[ReadReport], None] | None,
+    progress: Callable[[int], None] | None,
 ) -> ConvertResult:
-    with ParquetSink(output, trace.schema, force=options.force) as sink:
-        for batch in trace.batches():
-            sink.write(batch)
-            if progress is not None:
-                progress(trace.report)
-        sink.set_provenance(provenance(trace, read_options, options, chained=trace.chained))
+    with written_beside(output, force=options.force) as beside:
+        writer = TableWriter(beside, trace.schema)
+        try:
+            for batch in trace.batches():
+                writer.write(batch)
+                if progress is not None:
+                    progress(trace.report.requests)
+        finally:
+            writer.close(provenance(trace, read_options, options, chained=trace.chained))
     return ConvertResult(output, trace.kind, trace.report, trace.chained)
 
 

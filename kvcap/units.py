@@ -74,6 +74,8 @@ def parse_percent(text: str, what: str, *, zero_allowed: bool) -> Fraction:
         raise UsageError(f"{what} is {text!r}, {expected}") from None
     if not number.is_finite() or not 0 <= number <= 100 or (number == 0 and not zero_allowed):
         raise UsageError(f"{what} is {text!r}, {expected}")
+    if number != round(number, 6):
+        raise UsageError(f"{what} is {text!r}, expected at most six decimals")
     return Fraction(number) / 100
 
 

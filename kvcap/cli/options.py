@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kvcap.formats.base import ReadOptions
+    from kvcap.replay import ReplayOptions
 
 
 def whole_number(least: int) -> Callable[[str], int]:
@@ -85,6 +90,101 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def read_options(args: argparse.Namespace) -> ReadOptions:
+    """Return what :func:`add_reading_options` collected."""
+    from kvcap.formats.base import ReadOptions
+
+    return ReadOptions(
+        input_format=args.input_format,
+        block_size=args.block_size,
+        pool=args.pool,
+        keep=tuple(args.keep),
+        skip_bad=args.skip_bad,
+        max_requests=args.max_requests,
+        session_mode=args.session_mode,
+        timestamp_unit=args.timestamp_unit,
+        sort_by_time=args.sort_by_time,
+        threads=args.threads,
+    )
+
+
+def add_replay_options(parser: argparse.ArgumentParser) -> None:
+    """Add what says how a trace is replayed; :func:`replay_options` collects them."""
+    group = parser.add_argument_group("replay")
+    group.add_argument(
+        "--kv-bytes-per-token",
+        metavar="BYTES",
+        help="bytes of one token's keys and values, may be decimal (default: answers in blocks and tokens)",
+    )
+    group.add_argument(
+        "--coarsen",
+        type=whole_number(1),
+        default=1,
+        metavar="M",
+        help="make M consecutive blocks one (default: %(default)s)",
+    )
+    group.add_argument(
+        "--target-hit-rate-percent",
+        default="99",
+        metavar="P",
+        help="share of its own ceiling that a request must reach, above 0 to 100 (default: %(default)s)",
+    )
+    group.add_argument(
+        "--warm-up-percent",
+        default="0",
+        metavar="P",
+        help="share of the requests, from the first, that only fill the cache, 0 to 100, as 20 or 20%% "
+        "(default: %(default)s)",
+    )
+    group.add_argument(
+        "--touch-order",
+        choices=["tail-first", "head-first"],
+        default="tail-first",
+        help="tail-first evicts leaves first, as engines do; head-first is plain LRU front to back "
+        "(default: %(default)s)",
+    )
+    group.add_argument(
+        "--partial-block",
+        choices=["drop", "keep"],
+        help="whether an incomplete last block counts as a block (default: drop for token ids, keep for "
+        "hash ids)",
+    )
+
+
+def replay_options(args: argparse.Namespace) -> ReplayOptions:
+    """Return what :func:`add_replay_options` collected.
+
+    Raises
+    ------
+    UsageError
+        If a number is not what its option expects.
+    """
+    from kvcap.replay import ReplayOptions
+    from kvcap.units import parse_number, parse_percent
+
+    given = args.kv_bytes_per_token
+    return ReplayOptions(
+        kv_bytes_per_token=None if given is None else parse_number(given, "--kv-bytes-per-token"),
+        block_size=args.block_size,
+        coarsen=args.coarsen,
+        partial_block=args.partial_block,
+        touch_order=args.touch_order,
+        target=parse_percent(args.target_hit_rate_percent, "--target-hit-rate-percent", zero_allowed=False),
+        warm_up=parse_percent(args.warm_up_percent, "--warm-up-percent", zero_allowed=True),
+    )
+
+
+def add_capacities(parser: argparse.ArgumentParser) -> None:
+    """Add ``--capacities``; its default is that of the analysis layer."""
+    parser.add_argument(
+        "--capacities",
+        metavar="LIST",
+        help="comma list of sizes such as 640GiB,2TiB,5000blocks,2.5Mtokens, or pow2 for 1GiB, 2GiB, ... "
+        "16TiB (default: 100GiB,200GiB,400GiB,800GiB,1TiB,2TiB,4TiB,6TiB,8TiB,12TiB,16TiB,24TiB,32TiB,"
+        "64TiB; a power-of-two grid in blocks without bytes per token)",
+    )
+
+
 def add_force(parser: argparse.ArgumentParser) -> None:
     """Add ``--force``."""
     parser.add_argument("--force", action="store_true", help="overwrite an existing output")
@@ -95,6 +195,6 @@ def add_quiet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress and no notices on stderr")
 
 
-def add_output(parser: argparse.ArgumentParser, *, required: bool, what: str) -> None:
+def add_output(parser: argparse.ArgumentParser, what: str, *, required: bool = False) -> None:
     """Add ``-o``."""
     parser.add_argument("-o", "--output", metavar="FILE", required=required, help=what)

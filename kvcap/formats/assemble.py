@@ -73,6 +73,7 @@ class Assembler:
         self._ids: list[NDArray[np.uint64]] = []
         self._lengths: list[int] = []
         self._pools: list[str | None] = []
+        self._paths: list[str] = []
 
     @property
     def is_full(self) -> bool:
@@ -116,7 +117,9 @@ class Assembler:
         """Check a row completely, then take it: a bad record leaves no trace."""
         time_us = None if row.timestamp is None else to_microseconds(row.timestamp, self._unit)
         if time_us is None and self._needs_time:
-            raise FieldError("timestamp", "is missing, expected one, since requests are put in the order of time")
+            raise FieldError(
+                "timestamp", "is missing, expected one, since requests are put in the order of time"
+            )
         pool = self._pool_of(row)
         kept = [column.convert(value) for column, value in zip(self._kept, row.kept, strict=False)]
         if self.kind != "request_json":
@@ -128,6 +131,7 @@ class Assembler:
         self._rows.append(row)
         self._times.append(time_us)
         self._pools.append(pool)
+        self._paths.append(path)
         self._weight += _IDS_PER_ROW + (len(row.text) // _CHARACTERS_PER_ID if row.text else 0)
         if time_us is not None:
             if self._last_us is not None and time_us < self._last_us:
@@ -148,10 +152,14 @@ class Assembler:
         ids = row.ids
         if isinstance(ids, Ids):
             if ids.values.size and self._id_type is str:
-                raise FieldError(self._id_field(row), "holds integers, expected strings as in the records before")
+                raise FieldError(
+                    self._id_field(row), "holds integers, expected strings as in the records before"
+                )
             flags = self._id_flags | ids.flags
             if flags & NEGATIVE and flags & ABOVE_INT64:
-                now, before = ("2**63 or more", "below 0") if ids.flags & ABOVE_INT64 else ("below 0", "2**63 or more")
+                now, before = (
+                    ("2**63 or more", "below 0") if ids.flags & ABOVE_INT64 else ("below 0", "2**63 or more")
+                )
                 raise FieldError(
                     self._id_field(row),
                     f"holds an id that is {now} where one before is {before}, expected ids that are either "
@@ -160,10 +168,14 @@ class Assembler:
             values = ids.values
         else:
             if self._id_type is int:
-                raise FieldError(self._id_field(row), "holds strings, expected integers as in the records before")
+                raise FieldError(
+                    self._id_field(row), "holds strings, expected integers as in the records before"
+                )
             known = self._interned
             values = np.fromiter(
-                (known.setdefault(name, len(known)) for name in ids or ()), dtype=np.uint64, count=len(ids or ())
+                (known.setdefault(name, len(known)) for name in ids or ()),
+                dtype=np.uint64,
+                count=len(ids or ()),
             )
             flags = self._id_flags
         self._check_block_size(row)
@@ -187,7 +199,9 @@ class Assembler:
                 f"{self._options.block_size}"
             )
         if declared is not None and self._block_size not in (None, declared):
-            raise FieldError("block_size", f"is {declared}, expected {self._block_size} as in the records before")
+            raise FieldError(
+                "block_size", f"is {declared}, expected {self._block_size} as in the records before"
+            )
         row.block_size = self._block_size = declared if declared is not None else self._block_size
 
     def _complete_length(self, row: Row, count: int, path: str) -> None:
@@ -198,7 +212,10 @@ class Assembler:
             usual = self._dialect.usual_block_size
             hint = f" (published traces of this kind use {usual})" if usual else ""
             raise RecordError(
-                path, row.line, "block_size", f"is missing, expected it in the record or as --block-size{hint}"
+                path,
+                row.line,
+                "block_size",
+                f"is missing, expected it in the record or as --block-size{hint}",
             )
         if row.input_length is None:
             weights = row.block_tokens
@@ -233,11 +250,17 @@ class Assembler:
 
     def _payload(self, rows: list[Row]) -> list[Any]:
         if self.kind == "request_json":
-            return [pa.array([row.text for row in rows], type=pa.string())]
+            return [
+                pa.array([row.text for row in rows], type=pa.string()),
+                pa.array(self._paths, type=pa.string()),
+                pa.array([row.line for row in rows], type=pa.int64()),
+            ]
         if self.kind == "token_ids":
             return [
                 list_array(self._ids, TOKEN_IDS),
-                list_array([None if row.output_ids is None else row.output_ids.values for row in rows], TOKEN_IDS),
+                list_array(
+                    [None if row.output_ids is None else row.output_ids.values for row in rows], TOKEN_IDS
+                ),
             ]
         self._count_lengths(rows)
         weights = [None if row.block_tokens is None else row.block_tokens.values for row in rows]

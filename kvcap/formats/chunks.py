@@ -36,6 +36,11 @@ class Chunk:
     data: bytes
     is_document: bool = False
 
+    @property
+    def size(self) -> int:
+        """Bytes of the lines."""
+        return len(self.data)
+
 
 def read_chunks(source: Source) -> Iterator[Chunk]:
     """Yield the lines of one file in chunks of a few MiB, without a byte order mark.
@@ -82,7 +87,9 @@ def _until(stream: IO[bytes], data: bytes, wanted: bytes | None, name: str, line
         parts.append(part)
         size += len(part)
         if size > MAX_LINE_BYTES:
-            raise RecordError(name, line, "", f"is longer than {MAX_LINE_BYTES:,} bytes, expected shorter lines")
+            raise RecordError(
+                name, line, "", f"is longer than {MAX_LINE_BYTES:,} bytes, expected shorter lines"
+            )
         if len(part) < CHUNK_BYTES or (wanted is not None and wanted in part):
             return b"".join(parts), len(part) < CHUNK_BYTES
 

@@ -35,7 +35,9 @@ def read_hash_ids(record: Any, values: Values) -> Iterator[Row | Skip]:
     """Read one record of hash ids."""
     if type(record) is not dict:
         raise FieldError("", f"is {show(record)}, expected an object with hash_ids")
-    ids = values.ids(required(record, "hash_ids", "a list of ids: without them there are no blocks"), "hash_ids")
+    ids = values.ids(
+        required(record, "hash_ids", "a list of ids: without them there are no blocks"), "hash_ids"
+    )
     weights = record.get("block_tokens")
     count = len(ids) if type(ids) is list else ids.values.size
     yield Row(

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from kvcap.errors import RecordError
+from kvcap.formats.arrow_chunks import ARROW_VALUES, ArrowChunk
 from kvcap.formats.chunks import Chunk
 from kvcap.formats.dialect import Dialect
 from kvcap.formats.rows import PLAIN_VALUES, CutValues, FieldError, Row, Skip, Values, show
@@ -24,7 +25,9 @@ Outcome = Row | Skip | RecordError
 _WHITESPACE = b" \t\r\n"
 
 
-def read_chunk(chunk: Chunk, dialect: Dialect, columns: tuple[str, ...], *, compiled: bool) -> list[Outcome]:
+def read_chunk(
+    chunk: Chunk | ArrowChunk, dialect: Dialect, columns: tuple[str, ...], *, compiled: bool
+) -> list[Outcome]:
     """Return what every record of a chunk comes to, in order.
 
     Parameters
@@ -40,6 +43,12 @@ def read_chunk(chunk: Chunk, dialect: Dialect, columns: tuple[str, ...], *, comp
         ways give the same rows and errors.
     """
     outcomes: list[Outcome] = []
+    if isinstance(chunk, ArrowChunk):
+        for line, record in chunk.records():
+            error = _read_record(record, ARROW_VALUES, dialect, columns, line, outcomes)
+            if error is not None:
+                outcomes.append(RecordError(chunk.path, line, error.field, error.reason))
+        return outcomes
     if compiled and dialect.decode is None and dialect.kind != "request_json" and not chunk.is_document:
         for line, text, record, values in _cut_records(chunk):
             if record is not None and _read_record(record, values, dialect, columns, line, outcomes) is None:
@@ -76,7 +85,8 @@ def decode_line(text: bytes) -> Any:
             text.decode()
         except UnicodeDecodeError as wrong:
             raise FieldError(
-                "", f"is not UTF-8 (byte 0x{text[wrong.start]:02x} at column {wrong.start + 1}), expected UTF-8 text"
+                "",
+                f"is not UTF-8 (byte 0x{text[wrong.start]:02x} at column {wrong.start + 1}), expected UTF-8 text",
             ) from None
         shown = show(text.strip().decode())
         raise FieldError("", f"is {shown}, expected JSON ({error.msg} at column {error.colno})") from None
@@ -97,7 +107,12 @@ def _read_line(
 
 
 def _read_record(
-    record: Any, values: Values, dialect: Dialect, columns: tuple[str, ...], line: int, outcomes: list[Outcome]
+    record: Any,
+    values: Values,
+    dialect: Dialect,
+    columns: tuple[str, ...],
+    line: int,
+    outcomes: list[Outcome],
 ) -> FieldError | None:
     """Append a record's rows, all or none of them, or return what is wrong."""
     before = len(outcomes)

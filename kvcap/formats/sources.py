@@ -29,11 +29,26 @@ _COMPRESSIONS: Final = (
     (b"\x04\x22\x4d\x18", "lz4"),
 )
 _REFUSED: Final = (
-    (b"\x80\x02", "is a Python pickle, which can run code when it is read; export it as JSON Lines or Parquet"),
-    (b"\x80\x03", "is a Python pickle, which can run code when it is read; export it as JSON Lines or Parquet"),
-    (b"\x80\x04", "is a Python pickle, which can run code when it is read; export it as JSON Lines or Parquet"),
-    (b"\x80\x05", "is a Python pickle, which can run code when it is read; export it as JSON Lines or Parquet"),
-    (b"PK\x03\x04", "is a zip archive, expected JSON Lines (plain, .gz, .zst or .xz) or Parquet: unpack it first"),
+    (
+        b"\x80\x02",
+        "is a Python pickle, which can run code when it is read; export it as JSON Lines or Parquet",
+    ),
+    (
+        b"\x80\x03",
+        "is a Python pickle, which can run code when it is read; export it as JSON Lines or Parquet",
+    ),
+    (
+        b"\x80\x04",
+        "is a Python pickle, which can run code when it is read; export it as JSON Lines or Parquet",
+    ),
+    (
+        b"\x80\x05",
+        "is a Python pickle, which can run code when it is read; export it as JSON Lines or Parquet",
+    ),
+    (
+        b"PK\x03\x04",
+        "is a zip archive, expected JSON Lines (plain, .gz, .zst or .xz) or Parquet: unpack it first",
+    ),
     (b"\xff\xfe", "is UTF-16 text, expected UTF-8"),
     (b"\xfe\xff", "is UTF-16 text, expected UTF-8"),
     (b"ARROW1", "is an Arrow IPC file, expected Parquet or JSON Lines"),

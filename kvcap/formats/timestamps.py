@@ -21,7 +21,12 @@ from kvcap.formats.rows import INT64_MAX, FieldError, show
 _EXPECTED: Final = "expected a number or an ISO 8601 date"
 _PER_UNIT: Final[dict[TimestampUnit, int]] = {"s": 1_000_000, "ms": 1000, "us": 1}
 # 1973 in one unit is decades off in the next one, so relative times never reach these by accident.
-_EPOCH_FROM: Final[tuple[tuple[float, TimestampUnit], ...]] = ((1e17, "ns"), (1e14, "us"), (1e11, "ms"), (1e8, "s"))
+_EPOCH_FROM: Final[tuple[tuple[float, TimestampUnit], ...]] = (
+    (1e17, "ns"),
+    (1e14, "us"),
+    (1e11, "ms"),
+    (1e8, "s"),
+)
 _ISO: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?\s*(Z|z|UTC|[+-]\d\d(?::?\d\d)?)?\Z"
 )
@@ -58,6 +63,8 @@ def to_microseconds(value: Any, unit: TimestampUnit, field: str = "timestamp") -
     FieldError
         If it is neither a finite number nor a date, or beyond 64 bits.
     """
+    if isinstance(value, datetime):
+        return (value.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
     number = number_of(value)
     if number is None:
         return _from_date(value, field)
@@ -86,7 +93,13 @@ def _from_date(value: Any, field: str) -> int:
     year, month, day, hour, minute, second, fraction, zone = match.groups()
     try:
         date = datetime(
-            int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), tzinfo=timezone.utc
+            int(year),
+            int(month),
+            int(day),
+            int(hour or 0),
+            int(minute or 0),
+            int(second or 0),
+            tzinfo=timezone.utc,
         )
     except ValueError as error:
         raise FieldError(field, f"is {show(value)} ({error}), {_EXPECTED}") from None

@@ -1,0 +1,1 @@
+"""Numba kernels: pure functions over NumPy arrays that never raise."""

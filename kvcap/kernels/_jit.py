@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numba
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
-jit: Callable[[_Function], _Function] = partial(numba.njit, cache=True, nogil=True, fastmath=False)
-"""Decorator of a single-threaded kernel."""
+def jit(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a single-threaded kernel at its first call."""
+    compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True)(kernel)
+    return compiled
 
-parallel_jit: Callable[[_Function], _Function] = partial(
-    numba.njit, cache=True, nogil=True, fastmath=False, parallel=True
-)
-"""Decorator of a kernel whose outer loop is a ``prange``."""
+
+def parallel_jit(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a kernel whose outer loop is a ``prange`` at its first call."""
+    compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True, parallel=True)(kernel)
+    return compiled

@@ -1,1 +1,98 @@
-"""``kvcap sql``."""
+"""``kvcap sql``: ad hoc SQL and named queries over the results of a replay."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Final
+
+from kvcap.cli.options import add_force, add_output
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HELP: Final = "Ask the results of a replay in SQL, or with a named query."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("results", nargs="?", metavar="RESULTS_DIR", help="what `kvcap replay --out` wrote")
+    parser.add_argument(
+        "sql", nargs="?", metavar="SQL", help="over the views requests, reuse_runs, curve, trace and run"
+    )
+    parser.add_argument("--query", metavar="NAME", help="run a named query instead")
+    parser.add_argument(
+        "-p",
+        "--parameter",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a parameter of the named query; may be given several times",
+    )
+    parser.add_argument("--list", action="store_true", help="list the named queries with their parameters")
+    parser.add_argument(
+        "--format",
+        choices=["table", "csv", "json", "parquet"],
+        default="table",
+        help="form of the answer (default: %(default)s)",
+    )
+    add_output(parser, "write the answer to this file (default: stdout)")
+    add_force(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run SQL and print its rows."""
+    from kvcap.errors import UsageError
+
+    if args.list:
+        _print_queries()
+        return 0
+    if args.results is None:
+        raise UsageError("give a results directory, or --list")
+    if (args.sql is None) == (args.query is None):
+        raise UsageError("give either SQL or --query NAME")
+    if args.parameter and args.query is None:
+        raise UsageError("-p goes with --query")
+    parameters = dict(_parameter(text) for text in args.parameter)
+
+    from kvcap.queries import open_results
+
+    with open_results(args.results) as results:
+        table = results.query(args.query, **parameters) if args.query else results.sql(args.sql)
+    _write(table, args)
+    return 0
+
+
+def _parameter(text: str) -> tuple[str, str]:
+    from kvcap.errors import UsageError
+
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"-p is {text!r}, expected NAME=VALUE")
+    return name, value
+
+
+def _print_queries() -> None:
+    from kvcap.queries import list_queries
+
+    for query in list_queries():
+        print(f"{query.name}: {query.purpose}")
+        for parameter in query.parameters:
+            default = "required" if parameter.default is None else f"default {parameter.default}"
+            print(f"    -p {parameter.name}=...  {parameter.meaning} ({default})")
+
+
+def _write(table: pa.Table, args: argparse.Namespace) -> None:
+    from kvcap.cli.output import text_output
+    from kvcap.cli.rows import write_rows
+
+    if args.format == "parquet":
+        from kvcap.errors import UsageError
+        from kvcap.parquet_io import write_table_atomically
+
+        if args.output is None and sys.stdout.isatty():
+            raise UsageError("Parquet does not go to a terminal: give -o FILE")
+        write_table_atomically(table, args.output, force=args.force)
+        return
+    with text_output(args.output, force=args.force) as stream:
+        write_rows(table, args.format, stream)

@@ -1,0 +1,43 @@
+"""How much KV cache does your LLM traffic need? Exact hit rates at every capacity, from request logs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kvcap._version import __version__
+from kvcap.errors import KvcapError
+from kvcap.replay import ReplayOptions, replay
+
+if TYPE_CHECKING:
+    from kvcap.analysis import Answer, answer
+    from kvcap.formats.base import ReadOptions
+    from kvcap.queries import Results, open_results
+
+__all__ = [
+    "Answer",
+    "KvcapError",
+    "ReadOptions",
+    "ReplayOptions",
+    "Results",
+    "__version__",
+    "answer",
+    "open_results",
+    "replay",
+]
+
+_LAZY = {
+    "Answer": "kvcap.analysis",
+    "ReadOptions": "kvcap.formats.base",
+    "Results": "kvcap.queries",
+    "answer": "kvcap.analysis",
+    "open_results": "kvcap.queries",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the heavier part of the public surface when it is first asked for."""
+    import importlib
+
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'kvcap' has no attribute {name!r}")

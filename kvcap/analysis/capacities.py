@@ -1,0 +1,86 @@
+"""The capacities of an answer: sizes as the user wrote them, in blocks of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kvcap.errors import UsageError
+from kvcap.units import Capacity, format_size, parse_capacity
+
+if TYPE_CHECKING:
+    from kvcap.queries import RunInfo
+
+DEFAULT_CAPACITIES: Final = (
+    "100GiB,200GiB,400GiB,800GiB,1TiB,2TiB,4TiB,6TiB,8TiB,12TiB,16TiB,24TiB,32TiB,64TiB"
+)
+POWERS_OF_TWO: Final = "pow2"
+"""Stands for 1 GiB, 2 GiB, ... 16 TiB."""
+
+_POWERS_OF_TWO_GIB: Final = tuple(1 << power for power in range(15))
+_GRID_ROWS: Final = 12
+
+
+@dataclass(frozen=True)
+class ResolvedCapacity:
+    """One capacity of an answer: what to call it, whole blocks, and bytes where they are known."""
+
+    label: str
+    blocks: int
+    size_bytes: int | None
+
+
+def resolve_capacities(text: str | None, run: RunInfo) -> tuple[ResolvedCapacity, ...]:
+    """Return the capacities of a comma list, in the order given, without repeats.
+
+    Parameters
+    ----------
+    text
+        Such as ``640GiB,2TiB``, ``5000blocks``, ``2.5Mtokens`` or ``pow2``; None takes
+        ``DEFAULT_CAPACITIES``, or for a run without bytes per token a power-of-two grid in blocks that
+        ends above its distinct blocks.
+    run
+        The run whose blocks are meant.
+
+    Raises
+    ------
+    UsageError
+        If a size does not parse, or is in bytes for a run that does not know its bytes per token.
+    """
+    if text is None and run.block_bytes is None:
+        return _block_grid(run.distinct_blocks)
+    if text == POWERS_OF_TWO:
+        text = ",".join(f"{size}GiB" for size in _POWERS_OF_TWO_GIB)
+    parts = [part for part in (text or DEFAULT_CAPACITIES).split(",") if part.strip()]
+    if not parts:
+        raise UsageError("--capacities is empty, expected sizes such as 640GiB,2TiB")
+    resolved = {part.strip(): _resolve(part, run) for part in parts}
+    return tuple(resolved.values())
+
+
+def _resolve(text: str, run: RunInfo) -> ResolvedCapacity:
+    capacity = parse_capacity(text, "--capacities")
+    blocks = _in_blocks(capacity, run)
+    if capacity.unit == "bytes":
+        return ResolvedCapacity(format_size(int(capacity.amount)), blocks, int(capacity.amount))
+    size_bytes = None if run.block_bytes is None else blocks * run.block_bytes
+    return ResolvedCapacity(f"{int(capacity.amount):,} {capacity.unit}", blocks, size_bytes)
+
+
+def _in_blocks(capacity: Capacity, run: RunInfo) -> int:
+    if capacity.unit == "blocks":
+        return int(capacity.amount)
+    if capacity.unit == "tokens":
+        return int(capacity.amount / run.block_size)
+    if run.block_bytes is None:
+        raise UsageError(
+            "--capacities in bytes need --kv-bytes-per-token; without it give blocks or tokens, "
+            "such as 5000blocks or 2.5Mtokens"
+        )
+    return int(capacity.amount / run.block_bytes)
+
+
+def _block_grid(distinct_blocks: int) -> tuple[ResolvedCapacity, ...]:
+    top = max(1, distinct_blocks - 1).bit_length()
+    powers = range(max(0, top - _GRID_ROWS + 1), top + 1)
+    return tuple(ResolvedCapacity(f"{1 << power:,} blocks", 1 << power, None) for power in powers)

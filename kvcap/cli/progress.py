@@ -1,0 +1,48 @@
+"""Progress on stderr: only on a terminal, only for what takes longer than a second."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Final
+
+_SILENT_SECONDS: Final = 1.0
+_INTERVAL_SECONDS: Final = 0.2
+
+
+class Progress:
+    """A line on stderr that says how many requests have passed.
+
+    Parameters
+    ----------
+    quiet
+        Say nothing.
+    """
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._enabled = not quiet and sys.stderr.isatty()
+        self._started = time.monotonic()
+        self._next = self._started + _SILENT_SECONDS
+        self._shown = False
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def __call__(self, n_requests: int) -> None:
+        """Show the number of requests so far."""
+        now = time.monotonic()
+        if self._enabled and now >= self._next:
+            rate = n_requests / (now - self._started)
+            print(f"\r\x1b[K{n_requests:,} requests ({rate:,.0f}/s)", end="", file=sys.stderr, flush=True)
+            self._next = now + _INTERVAL_SECONDS
+            self._shown = True

@@ -1,0 +1,138 @@
+"""The queries of ``sql/``: one SELECT a file, with a header that says what it is for.
+
+A header is comment lines in this order; a purpose or list may go on over further lines::
+
+    -- NAME: purpose
+    -- reads: tables
+    -- parameters: $name (what it is, default VALUE), $other (what it is)
+    -- returns: column TYPE, ...
+
+A parameter without a default must be given. Values are passed as text and cast by the query itself.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from kvcap.errors import UsageError
+
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
+_PARAMETER: Final = re.compile(r"\$(?P<name>\w+)\s*\((?P<text>[^)]*)\)")
+_DEFAULT: Final = re.compile(r"(?P<what>.*?),?\s*default\s+(?P<default>.+)\Z", re.DOTALL)
+SETUP_NAME: Final = "_setup"
+"""The file with the macros that every connection gets; not a query."""
+
+
+@dataclass(frozen=True)
+class QueryParameter:
+    """One parameter of a named query; ``default`` is None when a value must be given."""
+
+    name: str
+    meaning: str
+    default: str | None
+
+
+@dataclass(frozen=True)
+class NamedQuery:
+    """A query of ``sql/``, with what its header says."""
+
+    name: str
+    purpose: str
+    reads: str
+    parameters: tuple[QueryParameter, ...]
+    returns: str
+    sql: str
+
+    def bind(self, values: dict[str, str]) -> dict[str, str]:
+        """Return a value for every parameter.
+
+        Raises
+        ------
+        UsageError
+            If a value is missing, or is given for a parameter that the query does not have.
+        """
+        known = [parameter.name for parameter in self.parameters]
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise UsageError(f"query {self.name} has no parameter {unknown[0]}; {has}")
+        bound: dict[str, str] = {}
+        for parameter in self.parameters:
+            value = values.get(parameter.name, parameter.default)
+            if value is None:
+                raise UsageError(
+                    f"query {self.name} needs {parameter.name} ({parameter.meaning}): "
+                    f"-p {parameter.name}=VALUE"
+                )
+            bound[parameter.name] = value
+        return bound
+
+
+def sql_directory() -> Path:
+    """Return the folder of the query files: packaged, or the checkout's own."""
+    packaged = _PACKAGE / "sql"
+    return packaged if packaged.is_dir() else _PACKAGE.parent / "sql"
+
+
+@cache
+def list_queries() -> tuple[NamedQuery, ...]:
+    """Return every named query, by name."""
+    files = sorted(path for path in sql_directory().glob("*.sql") if not path.stem.startswith("_"))
+    return tuple(_parse(path.stem, path.read_text(encoding="utf-8")) for path in files)
+
+
+def load_query(name: str) -> NamedQuery:
+    """Return a query by name.
+
+    Raises
+    ------
+    UsageError
+        If there is none of that name.
+    """
+    for query in list_queries():
+        if query.name == name:
+            return query
+    names = ", ".join(query.name for query in list_queries())
+    raise UsageError(f"there is no query {name!r}, expected one of {names}")
+
+
+def setup_sql() -> str:
+    """Return the macros that every connection gets."""
+    return (sql_directory() / f"{SETUP_NAME}.sql").read_text(encoding="utf-8")
+
+
+def _parse(name: str, text: str) -> NamedQuery:
+    header: dict[str, str] = {}
+    label = ""
+    lines = text.splitlines()
+    n_header = next((i for i, line in enumerate(lines) if not line.startswith("--")), len(lines))
+    for line in lines[:n_header]:
+        content = line.removeprefix("--").strip()
+        match = re.match(rf"({re.escape(name)}|reads|parameters|returns|example):\s*", content)
+        if match:
+            label = match[1]
+            content = content[match.end() :]
+        header[label] = f"{header.get(label, '')} {content}".strip()
+    return NamedQuery(
+        name=name,
+        purpose=header[name],
+        reads=header["reads"],
+        parameters=_parse_parameters(header.get("parameters", "")),
+        returns=header["returns"],
+        sql="\n".join(lines[n_header:]).strip(),
+    )
+
+
+def _parse_parameters(text: str) -> tuple[QueryParameter, ...]:
+    parameters = []
+    for match in _PARAMETER.finditer(text):
+        described = _DEFAULT.match(match["text"])
+        if described:
+            parameters.append(QueryParameter(match["name"], described["what"], described["default"].strip()))
+        else:
+            parameters.append(QueryParameter(match["name"], match["text"].strip(), None))
+    return tuple(parameters)

@@ -1,0 +1,144 @@
+"""A replay's tables, in memory or in a directory, and SQL over them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import duckdb
+import pyarrow as pa
+
+from kvcap.errors import QueryError, SchemaError
+from kvcap.queries.library import load_query, setup_sql
+from kvcap.queries.run_info import RunInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+RUN_FILE: Final = "run.json"
+TABLE_NAMES: Final = ("requests", "reuse_runs", "curve", "trace")
+
+_RUN_TYPES: Final = {
+    str: pa.string(),
+    int: pa.int64(),
+    bool: pa.bool_(),
+}
+
+
+class Results:
+    """The tables of one replay behind a DuckDB connection.
+
+    Views: ``requests``, ``reuse_runs``, ``curve``, ``trace`` (where the trace was kept) and ``run``,
+    one row with the definitions in force. Close it, or use it as a context manager.
+
+    Parameters
+    ----------
+    run
+        What was replayed, and how.
+    tables
+        Arrow tables, or Parquet files, by name.
+    """
+
+    def __init__(self, run: RunInfo, tables: Mapping[str, pa.Table | Path]) -> None:
+        self.run = run
+        self._tables = dict(tables)
+        self._connection = duckdb.connect(":memory:")
+        for name, table in self._tables.items():
+            if isinstance(table, Path):
+                self._connection.read_parquet(str(table)).create_view(name)
+            else:
+                self._connection.register(name, table)
+        self._connection.register("run", _run_table(run))
+        self._connection.execute(setup_sql())
+
+    def __enter__(self) -> Results:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """The tables at hand."""
+        return tuple(self._tables)
+
+    def table(self, name: str) -> pa.Table:
+        """Return one of the tables as Arrow."""
+        return self.sql(f"FROM {name}")
+
+    def sql(self, text: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """Run SQL over the views and return its rows.
+
+        Raises
+        ------
+        QueryError
+            If it does not parse or run.
+        """
+        return self._execute(text, text, parameters)
+
+    def query(self, name: str, **parameters: object) -> pa.Table:
+        """Run a named query.
+
+        Raises
+        ------
+        UsageError
+            If there is no such query or parameter, or one is missing.
+        QueryError
+            If a value does not fit.
+        """
+        query = load_query(name)
+        bound = query.bind({key: str(value) for key, value in parameters.items()})
+        return self._execute(query.name, query.sql, bound)
+
+    def _execute(self, label: str, text: str, parameters: Mapping[str, Any] | None) -> pa.Table:
+        try:
+            relation = self._connection.sql(text, params=dict(parameters) if parameters else None)
+            return pa.table({}) if relation is None else relation.to_arrow_table()
+        except duckdb.Error as error:
+            raise QueryError(label, str(error).splitlines()[0] if str(error) else repr(error)) from error
+
+
+def open_results(directory: str | Path) -> Results:
+    """Open what ``kvcap replay --out`` wrote.
+
+    Raises
+    ------
+    SchemaError
+        If the directory holds no results, or not all of them.
+    FileNotFoundError
+        If there is no such directory.
+    """
+    root = Path(directory)
+    try:
+        text = (root / RUN_FILE).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if not root.exists():
+            raise
+        raise SchemaError(str(directory), "the results of kvcap replay", f"no {RUN_FILE}") from None
+    except NotADirectoryError:
+        raise SchemaError(str(directory), "a directory of results", "a file") from None
+    run = RunInfo.from_json(text, str(root / RUN_FILE))
+    tables = {name: root / f"{name}.parquet" for name in TABLE_NAMES}
+    present = {name: path for name, path in tables.items() if path.is_file()}
+    missing = [name for name in ("requests", "reuse_runs", "curve") if name not in present]
+    if missing:
+        raise SchemaError(str(directory), f"{missing[0]}.parquet", "no such file")
+    return Results(run, present)
+
+
+def _run_table(run: RunInfo) -> pa.Table:
+    columns = {}
+    for name, value in run.scalars().items():
+        arrow_type = pa.int64() if name == "block_bytes" else _RUN_TYPES.get(type(value), pa.string())
+        columns[name] = pa.array([value], arrow_type)
+    return pa.table(columns)

@@ -1,0 +1,116 @@
+"""What a replay was told and what it counted: the metadata that stands beside its tables."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from fractions import Fraction
+from typing import Any
+
+from kvcap.errors import SchemaError
+
+
+@dataclass(frozen=True)
+class ReadAccount:
+    """What reading the log left out or found odd; the frozen form of a reader's report."""
+
+    format_name: str
+    sources: tuple[str, ...]
+    records: int
+    requests: int
+    skipped: dict[str, int]
+    bad_records: int
+    bad_examples: tuple[str, ...]
+    overfull_requests: int
+    underfull_requests: int
+    backward_timestamps: int
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """One replay.
+
+    Attributes
+    ----------
+    kvcap_version, created_at
+        Which kvcap ran, and when (ISO 8601, UTC).
+    kind
+        ``token_ids`` or ``hash_ids``.
+    block_size
+        Tokens of a full block, after coarsening ``coarsen`` blocks into one.
+    partial_block, touch_order
+        The definitions in force.
+    target_percent, warm_up_percent
+        As decimal text, exact.
+    pool_column
+        The column whose values are the pools; None for one pool.
+    kv_bytes_per_token
+        Exact, as decimal text or as a fraction; None when unknown.
+    bytes_note
+        Whose bytes these are, for printing; empty when the user gave the number.
+    block_bytes
+        Bytes of a full block, rounded up; None when unknown.
+    requests, warm_up_requests, blocks, distinct_blocks, input_tokens, largest_request_blocks
+        Counts over the whole trace, warm-up included.
+    reading
+        The reader's account.
+    """
+
+    kvcap_version: str
+    created_at: str
+    kind: str
+    block_size: int
+    coarsen: int
+    partial_block: str
+    touch_order: str
+    target_percent: str
+    warm_up_percent: str
+    pool_column: str | None
+    kv_bytes_per_token: str | None
+    bytes_note: str
+    block_bytes: int | None
+    requests: int
+    warm_up_requests: int
+    blocks: int
+    distinct_blocks: int
+    input_tokens: int
+    largest_request_blocks: int
+    reading: ReadAccount
+
+    @property
+    def target(self) -> Fraction:
+        """The target as a share of 1."""
+        return Fraction(self.target_percent) / 100
+
+    @property
+    def tail_first(self) -> bool:
+        """Whether blocks are touched last to first."""
+        return self.touch_order == "tail-first"
+
+    def to_json(self) -> str:
+        """Return the metadata as JSON."""
+        return json.dumps(asdict(self), indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, path: str) -> RunInfo:
+        """Return the metadata that :meth:`to_json` wrote.
+
+        Raises
+        ------
+        SchemaError
+            If it is not that.
+        """
+        try:
+            values: dict[str, Any] = json.loads(text)
+            reading: dict[str, Any] = values.pop("reading")
+            for name in ("sources", "bad_examples", "notices"):
+                reading[name] = tuple(reading[name])
+            return cls(**values, reading=ReadAccount(**reading))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise SchemaError(path, "the metadata of a kvcap replay", str(error)) from error
+
+    def scalars(self) -> dict[str, Any]:
+        """Return every field but ``reading``, and ``tail_first``: the columns of the ``run`` view."""
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "reading"}
+        return {**values, "tail_first": self.tail_first}

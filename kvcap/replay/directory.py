@@ -1,0 +1,72 @@
+"""A results directory: written beside, renamed when complete."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvcap.errors import UsageError
+from kvcap.parquet_io import TableWriter, write_table
+from kvcap.queries import Results, RunInfo, open_results
+from kvcap.queries.results import RUN_FILE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ResultsDirectory:
+    """Where a replay's tables gather until all are there.
+
+    Parameters
+    ----------
+    path
+        The directory to appear.
+    trace_schema
+        Schema of the trace batches to be kept.
+    force
+        Replace a directory that exists; it stays whole until the new one is complete.
+
+    Raises
+    ------
+    UsageError
+        If ``path`` exists and is not to be replaced, or is no results directory.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], trace_schema: pa.Schema, *, force: bool) -> None:
+        self._target = Path(path)
+        if self._target.exists():
+            if not force:
+                raise UsageError(f"{path} exists; give --force to replace it")
+            if not (self._target / RUN_FILE).is_file() and any(self._target.iterdir()):
+                raise UsageError(f"{path} is no results directory, not replacing it")
+        self._target.parent.mkdir(parents=True, exist_ok=True)
+        self._partial = Path(tempfile.mkdtemp(prefix=f".{self._target.name}.", dir=self._target.parent))
+        self._trace = TableWriter(self._partial / "trace.parquet", trace_schema)
+
+    def write_trace(self, batch: pa.RecordBatch) -> None:
+        """Keep a batch of the trace."""
+        self._trace.write(batch)
+
+    def commit(self, run: RunInfo, tables: dict[str, pa.Table]) -> Results:
+        """Write the tables, put the directory in place and open it."""
+        self._trace.close()
+        for name, table in tables.items():
+            write_table(table, self._partial / f"{name}.parquet")
+        (self._partial / RUN_FILE).write_text(run.to_json(), encoding="utf-8")
+        self._partial.chmod(0o755)
+        if self._target.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{self._target.name}.old.", dir=self._target.parent))
+            self._target.rename(old / self._target.name)
+            self._partial.rename(self._target)
+            shutil.rmtree(old)
+        else:
+            self._partial.rename(self._target)
+        return open_results(self._target)
+
+    def discard(self) -> None:
+        """Remove what was not committed."""
+        self._trace.close()
+        shutil.rmtree(self._partial, ignore_errors=True)

@@ -1,0 +1,152 @@
+"""The main job: a trace in, results out."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import datetime, timezone
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from kvcap._version import __version__
+from kvcap.blocks import DEFAULT_PARTIAL_BLOCK, BlockKeyer, BlockOptions
+from kvcap.errors import EmptyTraceError, UsageError
+from kvcap.queries import ReadAccount, Results, RunInfo
+from kvcap.replay.directory import ResultsDirectory
+from kvcap.replay.options import ReplayOptions
+from kvcap.replay.stream import StreamedTrace, stream
+from kvcap.replay.tables import curve_table, requests_table, reuse_runs_table
+
+if TYPE_CHECKING:
+    from kvcap.formats.base import ReadReport, Trace
+
+
+def source_paths(source: Any) -> list[str] | None:
+    """Return the files that a source names, or None when it is a table."""
+    if isinstance(source, (str, os.PathLike)):
+        return [os.fspath(source)]
+    if isinstance(source, Sequence):
+        return [os.fspath(path) for path in source]
+    return None
+
+
+def replay_trace(
+    trace: Trace,
+    options: ReplayOptions,
+    *,
+    pool_column: str | None,
+    out: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Results:
+    """Replay an open trace and return its results, kept in ``out`` where that is given.
+
+    Raises
+    ------
+    UsageError
+        If the trace is text, options contradict it, or ``out`` exists and ``force`` is not given.
+    EmptyTraceError
+        If it holds no request.
+    """
+    if trace.kind == "request_json":
+        raise UsageError("this log holds text: give --tokenizer to replay it, or run `kvcap tokenize` first")
+    directory = None if out is None else ResultsDirectory(out, trace.schema, force=force)
+    try:
+        keyer = BlockKeyer(
+            BlockOptions(options.block_size, options.coarsen, options.partial_block), chained=trace.chained
+        )
+        streamed = stream(_observed(trace, directory, progress), trace.schema, keyer)
+        if streamed.blocks.size == 0:
+            raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
+        run = _run_info(trace, streamed, options, pool_column)
+        tables = _tables(streamed, options, run.warm_up_requests)
+        if directory is None:
+            return Results(run, tables)
+        return directory.commit(run, tables)
+    finally:
+        if directory is not None:
+            directory.discard()
+
+
+def _observed(
+    trace: Trace, directory: ResultsDirectory | None, progress: Callable[[int], None] | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a trace, keeping and counting them on the way."""
+    n_requests = 0
+    for batch in trace.batches():
+        if directory is not None:
+            directory.write_trace(batch)
+        yield batch
+        n_requests += batch.num_rows
+        if progress is not None:
+            progress(n_requests)
+
+
+def _tables(streamed: StreamedTrace, options: ReplayOptions, warm_up_requests: int) -> dict[str, pa.Table]:
+    tail_first = options.touch_order == "tail-first"
+    return {
+        "requests": requests_table(streamed, options.target, warm_up_requests, tail_first=tail_first),
+        "reuse_runs": reuse_runs_table(streamed.runs),
+        "curve": curve_table(
+            streamed.runs, streamed.columns.column("pool"), warm_up_requests, tail_first=tail_first
+        ),
+    }
+
+
+def _run_info(
+    trace: Trace, streamed: StreamedTrace, options: ReplayOptions, pool_column: str | None
+) -> RunInfo:
+    n_requests = int(streamed.blocks.size)
+    block_bytes = None
+    if options.kv_bytes_per_token is not None:
+        block_bytes = math.ceil(options.kv_bytes_per_token * streamed.block_size)
+    blocks = int(streamed.blocks.sum())
+    return RunInfo(
+        kvcap_version=__version__,
+        created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        kind=trace.kind,
+        block_size=streamed.block_size,
+        coarsen=options.coarsen,
+        partial_block=options.partial_block or DEFAULT_PARTIAL_BLOCK[trace.kind],
+        touch_order=options.touch_order,
+        target_percent=_decimal_text(options.target * 100),
+        warm_up_percent=_decimal_text(options.warm_up * 100),
+        pool_column=pool_column,
+        kv_bytes_per_token=_optional_text(options.kv_bytes_per_token),
+        bytes_note=options.bytes_note,
+        block_bytes=block_bytes,
+        requests=n_requests,
+        warm_up_requests=math.floor(n_requests * options.warm_up),
+        blocks=blocks,
+        distinct_blocks=blocks - int(streamed.runs.blocks.sum()),
+        input_tokens=int(streamed.input_tokens.sum()),
+        largest_request_blocks=int(streamed.blocks.max()),
+        reading=_account(trace.report),
+    )
+
+
+def _account(report: ReadReport) -> ReadAccount:
+    values = asdict(report)
+    for name in ("sources", "bad_examples", "notices"):
+        values[name] = tuple(values[name])
+    return ReadAccount(**values)
+
+
+def _optional_text(number: Fraction | None) -> str | None:
+    return None if number is None else _decimal_text(number)
+
+
+def _decimal_text(number: Fraction) -> str:
+    """Return a fraction as exact decimal text, or as ``a/b`` where it has none."""
+    if number.denominator == 1:
+        return str(number.numerator)
+    for digits in range(1, 19):
+        scaled = number * 10**digits
+        if scaled.denominator == 1:
+            whole, part = divmod(scaled.numerator, 10**digits)
+            return f"{whole}.{part:0{digits}d}"
+    return str(number)

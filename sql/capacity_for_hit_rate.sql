@@ -1,0 +1,51 @@
+-- capacity_for_hit_rate: smallest capacity whose block hits reach a share of the ceiling
+-- reads: curve, requests
+-- parameters: $percents (list of percentages of the ceiling, default [50, 90, 95, 99])
+-- returns: pool VARCHAR (null: all together), percent DOUBLE, capacity_blocks BIGINT,
+--     capacity_bytes BIGINT (null without bytes per token), hit_blocks BIGINT
+WITH asked AS (
+    SELECT pool, coalesce(sum(ceiling_blocks), 0) AS ceiling_blocks
+    FROM requests
+    WHERE measured
+    GROUP BY GROUPING SETS ((), (pool))
+    HAVING grouping(pool) = 1 OR pool IS NOT NULL
+),
+
+wanted AS (
+    SELECT pool, percent, ceil_share(ceiling_blocks, percent) AS needed
+    FROM asked, (SELECT unnest(CAST($percents AS DOUBLE[])) AS percent)
+),
+
+segments AS (
+    SELECT
+        pool,
+        capacity_blocks,
+        hit_blocks,
+        blocks_per_capacity_block AS slope,
+        lead(capacity_blocks) OVER (PARTITION BY pool ORDER BY capacity_blocks) - 1 AS last_capacity
+    FROM curve
+),
+
+reached AS (
+    SELECT
+        wanted.pool,
+        percent,
+        min(CASE
+            WHEN hit_blocks >= needed THEN capacity_blocks
+            WHEN slope > 0 AND hit_blocks + slope * (last_capacity - capacity_blocks) >= needed
+                THEN capacity_blocks + (needed - hit_blocks + slope - 1) // slope
+        END) AS capacity_blocks,
+        any_value(needed) AS hit_blocks
+    FROM wanted
+    JOIN segments ON wanted.pool IS NOT DISTINCT FROM segments.pool
+    GROUP BY wanted.pool, percent
+)
+
+SELECT
+    pool,
+    percent,
+    CAST(capacity_blocks AS BIGINT) AS capacity_blocks,
+    CAST(capacity_blocks AS BIGINT) * (SELECT block_bytes FROM run) AS capacity_bytes,
+    hit_blocks
+FROM reached
+ORDER BY pool NULLS FIRST, percent
