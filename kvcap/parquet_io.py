@@ -1,8 +1,8 @@
 """Parquet files out: written beside and renamed, with provenance, in encodings chosen by measurement.
 
-Ids of real traces mostly count up, so that DELTA_BINARY_PACKED leaves a hundredth of them; random 64-bit hashes do
-not, and plain or dictionary pages are smaller and faster there. So the first batch is encoded each way, and the
-smallest one is used for the file.
+Ids of real traces mostly count up, so that DELTA_BINARY_PACKED leaves a hundredth of them; random 64-bit
+hashes do not, and plain or dictionary pages are smaller and faster there. So a sample of the first batch is
+encoded each way, and what is smallest is used for the file.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def write_table(table: pa.Table, path: str | PathLike[str]) -> None:
 
 
 def write_table_atomically(table: pa.Table, path: str | PathLike[str] | None, *, force: bool) -> None:
-    """Write a table to a Parquet file that appears when it is complete, or to standard output (None or ``-``).
+    """Write a table to a Parquet file that appears when it is complete, or to stdout (None or ``-``).
 
     Raises
     ------
@@ -160,7 +160,7 @@ def _encoded_size(values: pa.Array, encoding: Encoding) -> int:
 
 
 def _is_integer_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) and pa.types.is_integer(kind.value_type)
+    return bool(pa.types.is_list(kind) and pa.types.is_integer(kind.value_type))
 
 
 def _element(column: str) -> str:

@@ -15,9 +15,8 @@ def reading_lines(report: ReadReport) -> list[str]:
     if report.bad_records:
         lines.append(f"left out {report.bad_records:,} bad records, such as {report.bad_examples[0]}")
     if report.overfull_requests:
-        lines.append(
-            f"{report.overfull_requests:,} requests have more ids than their length fills (each weighs 1 token)"
-        )
+        extra = "more ids than their length fills: each of those weighs 1 token"
+        lines.append(f"{report.overfull_requests:,} requests have {extra}")
     if report.underfull_requests:
         lines.append(f"{report.underfull_requests:,} requests have fewer ids than blocks")
     if report.backward_timestamps:

@@ -62,8 +62,8 @@ def open_table(table: Any, options: ReadOptions | None = None) -> Trace:
     Parameters
     ----------
     table
-        One row per request, with the columns that a log has (``token_ids`` or ``hash_ids`` and so on), or a trace of
-        kvcap.
+        One row per request, with the columns that a log has (``token_ids``, ``hash_ids`` and so on), or a
+        trace of kvcap.
     options
         How to read it.
 

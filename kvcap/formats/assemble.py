@@ -282,7 +282,7 @@ class Assembler:
         """Say what only the whole log shows."""
         if self._partial_floor and not self._partial_ceil:
             self.report.notice(
-                "ids cover full blocks only (floor): the tail of a prompt has no id, and still counts as input tokens"
+                "ids cover full blocks only (floor): the tail of a prompt has no id, but its tokens count"
             )
         elif self._partial_ceil and not self._partial_floor:
             self.report.notice("ids cover a partial last block too (ceil)")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kvcap.errors import EmptyTraceError, RecordError, UnknownFormatError, UsageError
-from kvcap.formats.base import ReadOptions
 from kvcap.formats.arrow_chunks import ArrowChunk
+from kvcap.formats.base import ReadOptions
 from kvcap.formats.chunks import Chunk
 from kvcap.formats.dialect import Dialect
 from kvcap.formats.records import decode_line

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -132,7 +132,7 @@ class LogTrace:
             )
         assembler.finish()
 
-    def _parsed(self) -> Iterator[Any]:
+    def _parsed(self) -> Generator[tuple[str, list[Outcome]], None, None]:
         chunk, outcomes = self._first
         size = chunk.size
         yield chunk.path, outcomes

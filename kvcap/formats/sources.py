@@ -81,7 +81,7 @@ class Source:
             return stream
         if self.name == STDIN:
             # A descriptor of our own: a reader thread may be waiting on it when the interpreter ends.
-            return open(os.dup(0), "rb", buffering=0)  # noqa: PTH123, SIM115
+            return open(os.dup(0), "rb", buffering=0)  # noqa: PTH123
         return Path(self.path).open("rb")
 
 

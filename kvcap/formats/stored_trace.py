@@ -80,8 +80,8 @@ def _read_file(source: Source, columns: list[str], payload: list[str]) -> Iterat
 class StoredTrace:
     """A trace of kvcap in one or more parts; see :class:`kvcap.formats.base.Trace`.
 
-    ``request_id`` runs on over all parts. A trace is chained if it is one part that says so: ids of two conversions
-    have nothing to do with each other.
+    ``request_id`` runs on over all parts. A trace is chained if it is one part that says so: ids of two
+    conversions have nothing to do with each other.
 
     Raises
     ------

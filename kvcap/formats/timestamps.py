@@ -28,7 +28,8 @@ _EPOCH_FROM: Final[tuple[tuple[float, TimestampUnit], ...]] = (
     (1e8, "s"),
 )
 _ISO: Final = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?\s*(Z|z|UTC|[+-]\d\d(?::?\d\d)?)?\Z"
+    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?\s*"
+    r"(Z|z|UTC|[+-]\d\d(?::?\d\d)?)?\Z"
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
