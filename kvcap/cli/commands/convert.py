@@ -1,1 +1,52 @@
 """``kvcap convert``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from kvcap.cli.options import add_force, add_output, add_quiet, add_reading_options, read_options
+
+NAME = "convert"
+HELP = "Write one Parquet trace from one or many request logs."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``kvcap convert``."""
+    parser.add_argument(
+        "inputs", nargs="+", metavar="INPUT", help="a file, directory, glob or URL, or - for standard input"
+    )
+    add_output(parser, "the trace to write", required=True)
+    parser.add_argument(
+        "--to",
+        choices=["parquet", "mooncake"],
+        default="parquet",
+        help="what to write: a Parquet trace, or hash ids as JSON Lines (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--anonymize",
+        action="store_true",
+        help="replace ids by integers in order of first appearance, and drop text, names and kept columns; "
+        "what remains replays to the same answers",
+    )
+    add_reading_options(parser)
+    add_force(parser)
+    add_quiet(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Convert, and say what was read."""
+    from kvcap.cli.notices import report_lines
+    from kvcap.convert import ConvertOptions, convert
+
+    result = convert(
+        args.inputs,
+        args.output,
+        read_options(args),
+        ConvertOptions(target=args.to, anonymize=args.anonymize, force=args.force),
+    )
+    if not args.quiet:
+        print(f"{result.path}: {result.report.requests:,} requests", file=sys.stderr)
+        for line in report_lines(result.report):
+            print(line, file=sys.stderr)
+    return 0

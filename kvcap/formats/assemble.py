@@ -1,0 +1,295 @@
+"""Requests in replay order to record batches, with what can only be checked across records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kvcap.errors import RecordError
+from kvcap.formats.base import MAX_EXAMPLES, ReadOptions, ReadReport, TimestampUnit
+from kvcap.formats.columns import KeptColumn
+from kvcap.formats.dialect import Dialect
+from kvcap.formats.rows import FieldError, Ids, Row, Skip
+from kvcap.formats.timestamps import to_microseconds
+from kvcap.kernels.json_flags import ABOVE_INT64, NEGATIVE
+from kvcap.schema import BLOCK_TOKENS, HASH_IDS, TIMESTAMP, TOKEN_IDS, TraceKind, trace_schema
+
+MAX_BATCH_IDS: Final = 1 << 22
+_IDS_PER_ROW: Final = 16
+_CHARACTERS_PER_ID: Final = 8
+
+
+class Assembler:
+    """Collect requests and make record batches of them.
+
+    Parameters
+    ----------
+    dialect
+        Where the rows come from.
+    options
+        The user's.
+    report
+        Is kept up to date.
+    unit
+        Unit of numeric timestamps.
+    kept
+        The kept columns.
+    """
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        options: ReadOptions,
+        report: ReadReport,
+        unit: TimestampUnit,
+        kept: Sequence[KeptColumn],
+    ) -> None:
+        self.kind: TraceKind = dialect.kind
+        self.schema = trace_schema(dialect.kind, tuple(column.field for column in kept))
+        self.report = report
+        self._dialect = dialect
+        self._options = options
+        self._unit = unit
+        self._kept = tuple(kept)
+        self._needs_time = options.sort_by_time or dialect.by_time
+        self._sequence = dialect.sequencer(options, report) if dialect.sequencer else None
+        self._interned: dict[str, int] = {}
+        self._id_type: type | None = None
+        self._id_flags = 0
+        self._block_size: int | None = None
+        self._last_us: int | None = None
+        self._n_requests = 0
+        self._partial_ceil = self._partial_floor = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._weight = 0
+        self._rows: list[Row] = []
+        self._times: list[int | None] = []
+        self._ids: list[NDArray[np.uint64]] = []
+        self._lengths: list[int] = []
+        self._pools: list[str | None] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a batch's worth of ids waits."""
+        return self._weight >= MAX_BATCH_IDS
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the user wants no more requests."""
+        return self._options.max_requests is not None and self._n_requests >= self._options.max_requests
+
+    def add(self, outcome: Row | Skip | RecordError, path: str) -> None:
+        """Take what one record came to.
+
+        Raises
+        ------
+        RecordError
+            If the record is wrong, and more so than the user tolerates.
+        """
+        self.report.records += 1
+        if isinstance(outcome, RecordError):
+            self._bad(outcome)
+            return
+        try:
+            item = self._sequence(outcome) if self._sequence and isinstance(outcome, Row) else outcome
+            if isinstance(item, Skip):
+                self.report.skip(item.reason)
+            else:
+                self._add_row(item, path)
+        except FieldError as error:
+            self._bad(RecordError(path, outcome.line, error.field, error.reason))
+
+    def _bad(self, error: RecordError) -> None:
+        if self.report.bad_records >= self._options.skip_bad:
+            raise error
+        self.report.bad_records += 1
+        if len(self.report.bad_examples) < MAX_EXAMPLES:
+            self.report.bad_examples.append(str(error))
+
+    def _add_row(self, row: Row, path: str) -> None:
+        """Check a row completely, then take it: a bad record leaves no trace."""
+        time_us = None if row.timestamp is None else to_microseconds(row.timestamp, self._unit)
+        if time_us is None and self._needs_time:
+            raise FieldError(
+                "timestamp", "is missing, expected one, since requests are put in the order of time"
+            )
+        pool = self._pool_of(row)
+        kept = [column.convert(value) for column, value in zip(self._kept, row.kept, strict=False)]
+        if self.kind != "request_json":
+            ids = self._ids_of(row)
+            self._ids.append(ids)
+            self._weight += ids.size
+            self._complete_length(row, ids.size, path)
+        row.kept = kept
+        self._rows.append(row)
+        self._times.append(time_us)
+        self._pools.append(pool)
+        self._weight += _IDS_PER_ROW + (len(row.text) // _CHARACTERS_PER_ID if row.text else 0)
+        if time_us is not None:
+            if self._last_us is not None and time_us < self._last_us:
+                self.report.backward_timestamps += 1
+            self._last_us = time_us
+        self._n_requests += 1
+
+    def _pool_of(self, row: Row) -> str | None:
+        if self._options.pool is None:
+            return None
+        value = row.kept[-1]
+        if value is None or isinstance(value, list | dict):
+            found = "missing" if value is None else "a list or object"
+            raise FieldError(self._options.pool, f"is {found}, expected a value, since it names the pool")
+        return value if type(value) is str else str(value)
+
+    def _ids_of(self, row: Row) -> NDArray[np.uint64]:
+        ids = row.ids
+        if isinstance(ids, Ids):
+            if ids.values.size and self._id_type is str:
+                raise FieldError(
+                    self._id_field(row), "holds integers, expected strings as in the records before"
+                )
+            flags = self._id_flags | ids.flags
+            if flags & NEGATIVE and flags & ABOVE_INT64:
+                now, before = (
+                    ("2**63 or more", "below 0") if ids.flags & ABOVE_INT64 else ("below 0", "2**63 or more")
+                )
+                raise FieldError(
+                    self._id_field(row),
+                    f"holds an id that is {now} where one before is {before}, expected ids that are either "
+                    "signed or unsigned 64-bit integers throughout",
+                )
+            values = ids.values
+        else:
+            if self._id_type is int:
+                raise FieldError(
+                    self._id_field(row), "holds strings, expected integers as in the records before"
+                )
+            known = self._interned
+            values = np.fromiter(
+                (known.setdefault(name, len(known)) for name in ids or ()),
+                dtype=np.uint64,
+                count=len(ids or ()),
+            )
+            flags = self._id_flags
+        self._check_block_size(row)
+        self._id_flags = flags
+        if values.size:
+            self._id_type = int if isinstance(ids, Ids) else str
+        return values
+
+    def _id_field(self, row: Row) -> str:
+        return "hash_ids" if self.kind == "hash_ids" else "token_ids"
+
+    def _check_block_size(self, row: Row) -> None:
+        if self.kind != "hash_ids":
+            return
+        declared = row.block_size
+        if declared is None:
+            declared = self._options.block_size
+        elif self._options.block_size not in (None, declared):
+            self.report.notice(
+                f"the log declares blocks of {declared} tokens, which wins over --block-size "
+                f"{self._options.block_size}"
+            )
+        if declared is not None and self._block_size not in (None, declared):
+            raise FieldError(
+                "block_size", f"is {declared}, expected {self._block_size} as in the records before"
+            )
+        row.block_size = self._block_size = declared if declared is not None else self._block_size
+
+    def _complete_length(self, row: Row, count: int, path: str) -> None:
+        if self.kind == "token_ids":
+            row.input_length = count
+            return
+        if row.block_size is None:
+            usual = self._dialect.usual_block_size
+            hint = f" (published traces of this kind use {usual})" if usual else ""
+            raise RecordError(
+                path,
+                row.line,
+                "block_size",
+                f"is missing, expected it in the record or as --block-size{hint}",
+            )
+        if row.input_length is None:
+            weights = row.block_tokens
+            row.input_length = count * row.block_size if weights is None else int(weights.values.sum())
+            self.report.notice("requests without input_length count as full blocks")
+
+    def flush(self) -> pa.RecordBatch | None:
+        """Return what waits as a batch, or None if nothing does."""
+        n = len(self._rows)
+        if n == 0:
+            return None
+        rows = self._rows
+        first = self.report.requests
+        columns = [
+            pa.array(np.arange(first, first + n, dtype=np.int64)),
+            pa.array(self._times, type=TIMESTAMP),
+            pa.array(self._pools, type=pa.string()),
+            pa.array([row.session for row in rows], type=pa.string()),
+            pa.array([row.model for row in rows], type=pa.string()),
+            pa.array([row.input_length for row in rows], type=pa.int64()),
+            pa.array([row.output_length for row in rows], type=pa.int64()),
+            pa.array([row.block_size for row in rows], type=pa.int32()),
+            *self._payload(rows),
+            *(
+                pa.array([row.kept[index] for row in rows], type=column.field.type)
+                for index, column in enumerate(self._kept)
+            ),
+        ]
+        self.report.requests += n
+        self._clear()
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _payload(self, rows: list[Row]) -> list[Any]:
+        if self.kind == "request_json":
+            return [pa.array([row.text for row in rows], type=pa.string())]
+        if self.kind == "token_ids":
+            return [
+                list_array(self._ids, TOKEN_IDS),
+                list_array(
+                    [None if row.output_ids is None else row.output_ids.values for row in rows], TOKEN_IDS
+                ),
+            ]
+        self._count_lengths(rows)
+        weights = [None if row.block_tokens is None else row.block_tokens.values for row in rows]
+        return [list_array(self._ids, HASH_IDS), list_array(weights, BLOCK_TOKENS)]
+
+    def _count_lengths(self, rows: list[Row]) -> None:
+        """Compare the ids of each request with what its length can fill."""
+        plain = [index for index, row in enumerate(rows) if row.block_tokens is None]
+        count = np.array([self._ids[index].size for index in plain], dtype=np.int64)
+        length = np.array([rows[index].input_length for index in plain], dtype=np.int64)
+        size = np.array([rows[index].block_size for index in plain], dtype=np.int64)
+        full, partial = length // np.maximum(size, 1), length % np.maximum(size, 1) > 0
+        self.report.overfull_requests += int(np.count_nonzero(count > full + partial))
+        self.report.underfull_requests += int(np.count_nonzero(count < full + partial))
+        self._partial_ceil += int(np.count_nonzero(partial & (count == full + 1)))
+        self._partial_floor += int(np.count_nonzero(partial & (count == full)))
+
+    def finish(self) -> None:
+        """Say what only the whole log shows."""
+        if self._partial_floor and not self._partial_ceil:
+            self.report.notice(
+                "ids cover full blocks only (floor): the tail of a prompt has no id, and still counts as input tokens"
+            )
+        elif self._partial_ceil and not self._partial_floor:
+            self.report.notice("ids cover a partial last block too (ceil)")
+
+
+def list_array(parts: Sequence[NDArray[np.generic] | None], type_: pa.ListType) -> Any:
+    """Return a list array of arrays, or of nulls."""
+    if all(part is None for part in parts):
+        return pa.nulls(len(parts), type_)
+    offsets = np.zeros(len(parts) + 1, dtype=np.int32)
+    np.cumsum([0 if part is None else part.size for part in parts], out=offsets[1:])
+    present = [part for part in parts if part is not None]
+    values = np.concatenate(present).astype(type_.value_type.to_pandas_dtype(), copy=False)
+    nulls = np.array([part is None for part in parts])
+    mask = pa.array(nulls) if nulls.any() else None
+    return pa.ListArray.from_arrays(offsets, pa.array(values), type=type_, mask=mask)

@@ -1,0 +1,82 @@
+"""Scalar columns of a log that the user wants to keep: their types, and their values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from kvcap.errors import UsageError
+from kvcap.formats.rows import INT64_MAX, INT64_MIN, FieldError, show
+from kvcap.schema import PAYLOAD_COLUMNS, REQUEST_COLUMNS
+
+_RESERVED = {field.name for field in REQUEST_COLUMNS} | {
+    field.name for fields in PAYLOAD_COLUMNS.values() for field in fields
+}
+
+
+@dataclass(frozen=True)
+class KeptColumn:
+    """A kept column: its name in the log, and its field in the trace."""
+
+    name: str
+    field: pa.Field
+
+    def convert(self, value: Any) -> Any:
+        """Return a value as the column's type holds it.
+
+        Raises
+        ------
+        FieldError
+            If it does not fit the type that the first records have.
+        """
+        kind = self.field.type
+        if value is None:
+            return None
+        if kind == pa.string():
+            return value if type(value) is str else orjson.dumps(value).decode()
+        if type(value) is bool and kind == pa.bool_():
+            return value
+        if type(value) is int and kind == pa.int64() and INT64_MIN <= value <= INT64_MAX:
+            return value
+        if type(value) in (int, float) and kind == pa.float64():
+            return float(value)
+        raise FieldError(self.name, f"is {show(value)}, expected {kind} as in the first records")
+
+
+def kept_columns(names: Sequence[str], rows: Iterable[Sequence[Any]], path: str) -> list[KeptColumn]:
+    """Return the kept columns, typed by the first records.
+
+    A column of booleans, integers or numbers keeps its type; any other is text, lists and objects as JSON.
+
+    Raises
+    ------
+    UsageError
+        If the first records have no such column, or it is named twice.
+    """
+    columns = list(zip(*rows, strict=True))
+    kept: list[KeptColumn] = []
+    for index, name in enumerate(names):
+        present = [value for value in columns[index] if value is not None] if columns else []
+        if not present:
+            raise UsageError(f"--keep {name}: the first records of {path} have no such column")
+        if name in names[:index]:
+            raise UsageError(f"--keep {name} is given twice")
+        # A column of the trace itself comes along under its own name.
+        target = f"source_{name}" if name in _RESERVED else name
+        kept.append(KeptColumn(name, pa.field(target, _type_of(present))))
+    return kept
+
+
+def _type_of(values: list[Any]) -> pa.DataType:
+    types = set(map(type, values))
+    if types == {bool}:
+        return pa.bool_()
+    if types == {int} and all(INT64_MIN <= value <= INT64_MAX for value in values):
+        return pa.int64()
+    if types <= {int, float}:
+        return pa.float64()
+    return pa.string()

@@ -1,0 +1,71 @@
+"""What a dialect is: how to recognize a record of it, and how to read one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kvcap.formats.base import ReadOptions, ReadReport, TimestampUnit
+from kvcap.formats.rows import Row, Skip, Values
+from kvcap.schema import TraceKind
+
+Read = Callable[[Any, Values], Iterable[Row | Skip]]
+"""Turn one record into requests; raises FieldError."""
+
+Sequence = Callable[[Row], "Row | Skip"]
+"""Turn rows in file order into what is replayed, with a memory of the rows before; raises FieldError."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One way of writing requests down.
+
+    Parameters
+    ----------
+    name
+        As ``--input-format`` takes it.
+    summary
+        One line for ``kvcap formats``.
+    kind
+        What its requests are.
+    matches
+        Whether a decoded record (or, with ``decode``, a line) looks like this dialect's.
+    read
+        Turns one record into requests.
+    sequencer
+        Makes the stage that sees all rows in order, for dialects whose rows depend on earlier ones.
+    decode
+        Turns a line into a record, for logs that are not JSON; None for JSON.
+    timestamp_unit
+        Unit of numbers that are not since 1970.
+    usual_block_size
+        Tokens per block of the dialect's published traces, to be named where a log gives none.
+    by_time
+        Whether its lines are written in another order than requests came.
+    refusal
+        Why it cannot drive a replay; None if it can.
+    """
+
+    name: str
+    summary: str
+    kind: TraceKind
+    matches: Callable[[Any], bool]
+    read: Read
+    sequencer: Callable[[ReadOptions, ReadReport], Sequence] | None = None
+    decode: Callable[[bytes], Any] | None = None
+    timestamp_unit: TimestampUnit = "ms"
+    usual_block_size: int | None = None
+    by_time: bool = False
+    refusal: str | None = None
+    container: Literal["lines", "csv"] = "lines"
+
+
+def refuse(record: Any, values: Values) -> Iterator[Row | Skip]:
+    """Read nothing: the reader of dialects that cannot drive a replay."""
+    raise AssertionError("a refused dialect is never read")
+
+
+def has(record: Any, *keys: str) -> bool:
+    """Return whether a record is an object with all of ``keys``."""
+    return isinstance(record, dict) and all(key in record for key in keys)

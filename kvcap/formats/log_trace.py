@@ -1,0 +1,145 @@
+"""Logs of one record a line as a trace: chunks to records to rows to batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kvcap.errors import EmptyTraceError, UsageError
+from kvcap.formats.assemble import Assembler
+from kvcap.formats.base import ReadOptions, ReadReport, TimestampUnit
+from kvcap.formats.chunks import Chunk, read_chunks
+from kvcap.formats.columns import kept_columns
+from kvcap.formats.detect import detect
+from kvcap.formats.dialect import Dialect
+from kvcap.formats.parallel import default_threads, map_in_order
+from kvcap.formats.records import Outcome, read_chunk
+from kvcap.formats.rows import Row
+from kvcap.formats.sorting import sorted_by_time
+from kvcap.formats.sources import Source
+from kvcap.formats.timestamps import detect_unit
+from kvcap.schema import TraceKind
+
+PLAIN_BYTES: Final = 4 << 20
+"""So much is read without the compiled kernel and without threads, which take longer to start."""
+
+
+class LogTrace:
+    """A trace read from logs of one record a line; see :class:`kvcap.formats.base.Trace`.
+
+    Raises
+    ------
+    TraceError
+        If a log cannot be read, is empty, or is of no known format.
+    UsageError
+        If an option names a column that is not there.
+    """
+
+    def __init__(self, sources: Sequence[Source], options: ReadOptions) -> None:
+        self._options = options
+        self._chunks = _all_chunks(sources)
+        first = next(self._chunks, None)
+        if first is None:
+            raise EmptyTraceError(sources[0].name, "is empty, expected at least one request")
+        dialect = detect(first, options)
+        self.report = ReadReport(dialect.name, tuple(source.name for source in sources))
+        columns = options.keep + ((options.pool,) if options.pool is not None else ())
+        self._read = partial(read_chunk, dialect=dialect, columns=columns)
+        self._first = (first, self._read(first, compiled=False))
+        rows = [outcome for outcome in self._first[1] if isinstance(outcome, Row)]
+        kept = kept_columns(columns, (row.kept for row in rows), first.path)[: len(options.keep)]
+        self._assembler = Assembler(dialect, options, self.report, self._unit(dialect, rows), kept)
+        self._dialect = dialect
+        self._batches: Iterator[pa.RecordBatch] | None = None
+
+    @property
+    def kind(self) -> TraceKind:
+        """What the payload is."""
+        return self._assembler.kind
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of every batch."""
+        return self._assembler.schema
+
+    @property
+    def chained(self) -> bool:
+        """Whether hash ids are known to be keys of whole prefixes: a log does not say so."""
+        return False
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the requests in replay order; may be called once."""
+        if self._batches is not None:
+            raise UsageError("a trace is read once, expected a newly opened one")
+        self._batches = self._make_batches()
+        if self._options.sort_by_time or self._dialect.by_time:
+            self._batches = sorted_by_time(self._batches, self.schema)
+        return self._batches
+
+    def close(self) -> None:
+        """Release files and workers."""
+        if self._batches is not None:
+            self._batches.close()  # type: ignore[attr-defined]
+
+    def _unit(self, dialect: Dialect, rows: list[Row]) -> TimestampUnit:
+        timestamps = [row.timestamp for row in rows if row.timestamp is not None]
+        if self._options.timestamp_unit is not None:
+            return self._options.timestamp_unit
+        unit = detect_unit(timestamps)
+        if any(not isinstance(value, str) or value.strip().isdecimal() for value in timestamps):
+            how = "as their size shows" if unit else f"as {dialect.name} logs have them"
+            self.report.notice(f"numeric timestamps are read in {unit or dialect.timestamp_unit}, {how}")
+        return unit or dialect.timestamp_unit
+
+    def _make_batches(self) -> Iterator[pa.RecordBatch]:
+        assembler = self._assembler
+        parsed = self._parsed()
+        try:
+            for chunk_path, outcomes in parsed:
+                for outcome in outcomes:
+                    if assembler.is_done:
+                        break
+                    assembler.add(outcome, chunk_path)
+                    if assembler.is_full:
+                        yield assembler.flush()
+                if assembler.is_done:
+                    break
+            last = assembler.flush()
+            if last is not None:
+                yield last
+        finally:
+            parsed.close()
+        if self.report.requests == 0:
+            skipped = ", ".join(f"{count:,} {reason}" for reason, count in self.report.skipped.items())
+            raise EmptyTraceError(
+                self.report.sources[0],
+                f"holds no request in {self.report.records:,} records{f' ({skipped})' if skipped else ''}",
+            )
+        assembler.finish()
+
+    def _parsed(self) -> Iterator[Any]:
+        chunk, outcomes = self._first
+        size = len(chunk.data)
+        yield chunk.path, outcomes
+        del chunk, outcomes, self._first
+        for chunk in self._chunks:
+            size += len(chunk.data)
+            if size > PLAIN_BYTES:
+                break
+            yield chunk.path, self._read(chunk, compiled=False)
+        else:
+            return
+        threads = self._options.threads or default_threads()
+        yield from map_in_order(self._read_compiled, chain([chunk], self._chunks), threads)
+
+    def _read_compiled(self, chunk: Chunk) -> tuple[str, list[Outcome]]:
+        return chunk.path, self._read(chunk, compiled=True)
+
+
+def _all_chunks(sources: Sequence[Source]) -> Iterator[Chunk]:
+    for source in sources:
+        yield from read_chunks(source)

@@ -1,0 +1,226 @@
+"""One request on its way from a record of some log to the columns of a trace.
+
+A dialect turns a record into :class:`Row` objects with the helpers here, which say what is wrong with a
+field by raising :class:`FieldError`; whoever knows the file and the line makes a
+:class:`~kvcap.errors.RecordError` of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvcap.kernels.json_flags import ABOVE_INT64, ABOVE_UINT32, NEGATIVE
+
+INT64_MAX: Final = 2**63 - 1
+UINT64_MAX: Final = 2**64 - 1
+INT64_MIN: Final = -(2**63)
+_SHOWN: Final = 40
+
+
+class FieldError(Exception):
+    """A field of a record is wrong: its name (empty for the whole record) and what was expected."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field} {reason}".strip())
+        self.field = field
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class Ids:
+    """Integers of 64 bits, as uint64, with the flags of :mod:`kvcap.kernels.json_arrays`."""
+
+    values: NDArray[np.uint64]
+    flags: int = 0
+
+
+@dataclass(slots=True)
+class Row:
+    """One request, as its record says it.
+
+    Attributes
+    ----------
+    ids
+        Block ids or token ids; block ids may be strings.
+    timestamp
+        A number, a string, or None, as the log has it.
+    text
+        The request's JSON, for logs of text.
+    extra
+        What the dialect's own sequencing needs (a session, a parent).
+    record
+        Where kept columns and the pool are looked up.
+    kept
+        Values of the kept columns and, last, of the pool.
+    """
+
+    ids: Ids | list[str] | None = None
+    timestamp: Any = None
+    session: str | None = None
+    model: str | None = None
+    input_length: int | None = None
+    output_length: int | None = None
+    block_size: int | None = None
+    block_tokens: Ids | None = None
+    output_ids: Ids | None = None
+    text: str | None = None
+    extra: Any = None
+    record: Any = None
+    line: int = 0
+    kept: Sequence[Any] = ()
+
+
+@dataclass(slots=True)
+class Skip:
+    """A record that is left out on purpose."""
+
+    reason: str
+    line: int = 0
+
+
+class Values:
+    """Read the lists of one record; lists that the fast path has cut out come from its arrays."""
+
+    __slots__ = ()
+
+    def integers(self, value: Any, field: str) -> Ids:
+        """Return a list of integers of 64 bits, signed or unsigned."""
+        if type(value) is not list:
+            raise FieldError(field, f"is {show(value)}, expected a list of integers")
+        if value and set(map(type, value)) != {int}:
+            index = next(i for i, item in enumerate(value) if type(item) is not int)
+            raise FieldError(
+                f"{field}[{index}]", f"is {show(value[index])}, expected an integer of at most 64 bits"
+            )
+        return _from_python(value)
+
+    def ids(self, value: Any, field: str) -> Ids | list[str]:
+        """Return block ids: integers of 64 bits, or strings."""
+        if type(value) is list and value and type(value[0]) is str:
+            for index, item in enumerate(value):
+                if type(item) is not str:
+                    raise FieldError(f"{field}[{index}]", f"is {show(item)}, expected a string as before it")
+            return value
+        return self.integers(value, field)
+
+    def tokens(self, value: Any, field: str) -> Ids:
+        """Return token ids: integers from 0 to 2**32 - 1."""
+        ids = self.integers(value, field)
+        if ids.flags:
+            signed = ids.values.view(np.int64)
+            index = int(np.flatnonzero((signed < 0) | (signed > 2**32 - 1))[0])
+            number = int(signed[index] if ids.flags & NEGATIVE else ids.values[index])
+            raise FieldError(f"{field}[{index}]", f"is {number}, expected a token id from 0 to {2**32 - 1}")
+        return ids
+
+    def weights(self, value: Any, field: str, count: int) -> Ids:
+        """Return tokens per block: ``count`` integers from 1 to 2**31 - 1."""
+        ids = self.integers(value, field)
+        if ids.values.size != count:
+            raise FieldError(field, f"has {ids.values.size} entries, expected one per block id ({count})")
+        wrong = np.flatnonzero((ids.values < 1) | (ids.values > 2**31 - 1))
+        if wrong.size:
+            index = int(wrong[0])
+            found = int(ids.values.view(np.int64)[index])
+            raise FieldError(f"{field}[{index}]", f"is {found}, expected an integer from 1 to {2**31 - 1}")
+        return ids
+
+
+class CutValues(Values):
+    """Values of a record in which ``[k]`` stands for array k of those cut out."""
+
+    __slots__ = ("_flags", "_offsets", "_values")
+
+    def __init__(self, values: NDArray[np.uint64], offsets: list[int], flags: list[int]) -> None:
+        self._values = values
+        self._offsets = offsets
+        self._flags = flags
+
+    def integers(self, value: Any, field: str) -> Ids:
+        """Return a list of integers of 64 bits, signed or unsigned."""
+        if type(value) is list and len(value) == 1 and type(value[0]) is int:
+            k = value[0]
+            return Ids(self._values[self._offsets[k] : self._offsets[k + 1]], self._flags[k])
+        return Values.integers(self, value, field)
+
+
+PLAIN_VALUES: Final = Values()
+
+
+def _from_python(value: list[int]) -> Ids:
+    if not value:
+        return Ids(np.empty(0, dtype=np.uint64))
+    least, most = min(value), max(value)
+    flags = (NEGATIVE if least < 0 else 0) | (ABOVE_INT64 if most > INT64_MAX else 0)
+    flags |= ABOVE_UINT32 if most > 2**32 - 1 else 0
+    if least < 0 and most > INT64_MAX:
+        return Ids(np.array([item & UINT64_MAX for item in value], dtype=np.uint64), flags)
+    if least < 0:
+        return Ids(np.array(value, dtype=np.int64).view(np.uint64), flags)
+    return Ids(np.array(value, dtype=np.uint64), flags)
+
+
+def show(value: Any) -> str:
+    """Return a value for a message: JSON-like and short."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def optional_count(record: Mapping[str, Any], field: str) -> int | None:
+    """Return an integer from 0 to 2**63 - 1, or None where the field is absent or null."""
+    value = record.get(field)
+    if value is None:
+        return None
+    if type(value) is not int or not 0 <= value <= INT64_MAX:
+        raise FieldError(field, f"is {show(value)}, expected an integer from 0")
+    return value
+
+
+def required_count(record: Mapping[str, Any], field: str) -> int:
+    """Return an integer from 0 to 2**63 - 1."""
+    value = optional_count(record, field)
+    if value is None:
+        raise FieldError(field, "is missing, expected an integer from 0")
+    return value
+
+
+def optional_size(record: Mapping[str, Any], field: str) -> int | None:
+    """Return an integer from 1 to 2**31 - 1, or None where the field is absent or null."""
+    value = record.get(field)
+    if value is None:
+        return None
+    if type(value) is not int or not 1 <= value <= 2**31 - 1:
+        raise FieldError(field, f"is {show(value)}, expected an integer from 1")
+    return value
+
+
+def optional_text(record: Mapping[str, Any], *fields: str) -> str | None:
+    """Return the first of some names or numbers that is there, as text."""
+    for field in fields:
+        value = record.get(field)
+        if value is not None:
+            if type(value) is str:
+                return value
+            if type(value) is int:
+                return str(value)
+            raise FieldError(field, f"is {show(value)}, expected a string")
+    return None
+
+
+def required(record: Mapping[str, Any], field: str, expected: str) -> Any:
+    """Return a field that must be there."""
+    value = record.get(field)
+    if value is None:
+        raise FieldError(field, f"is {'null' if field in record else 'missing'}, expected {expected}")
+    return value

@@ -1,0 +1,321 @@
+"""From what the user named to streams of plain bytes.
+
+Files, directories, globs, ``-`` for standard input, and object stores: ``s3://``, ``gs://`` and
+whatever else pyarrow or fsspec opens. Compression is told from the first bytes, never from the name, and
+undone as a stream.
+"""
+
+from __future__ import annotations
+
+import glob
+import lzma
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+from kvcap.errors import MissingExtraError, TraceError, UnknownFormatError, UsageError
+
+STDIN: Final = "-"
+_MAGIC_BYTES: Final = 6
+_COMPRESSIONS: Final = (
+    (b"\x1f\x8b", "gzip"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\xfd7zXZ\x00", "xz"),
+    (b"BZh", "bz2"),
+    (b"\x04\x22\x4d\x18", "lz4"),
+)
+_REFUSED: Final = (
+    (
+        b"\x80\x02",
+        "is a Python pickle, which can run code when it is read; export it as JSON Lines or Parquet",
+    ),
+    (
+        b"\x80\x03",
+        "is a Python pickle, which can run code when it is read; export it as JSON Lines or Parquet",
+    ),
+    (
+        b"\x80\x04",
+        "is a Python pickle, which can run code when it is read; export it as JSON Lines or Parquet",
+    ),
+    (
+        b"\x80\x05",
+        "is a Python pickle, which can run code when it is read; export it as JSON Lines or Parquet",
+    ),
+    (
+        b"PK\x03\x04",
+        "is a zip archive, expected JSON Lines (plain, .gz, .zst or .xz) or Parquet: unpack it first",
+    ),
+    (b"\xff\xfe", "is UTF-16 text, expected UTF-8"),
+    (b"\xfe\xff", "is UTF-16 text, expected UTF-8"),
+    (b"ARROW1", "is an Arrow IPC file, expected Parquet or JSON Lines"),
+)
+PARQUET_MAGIC: Final = b"PAR1"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file.
+
+    Parameters
+    ----------
+    name
+        The file, as errors and provenance name it.
+    filesystem
+        A pyarrow filesystem, or None for a local path and standard input.
+    path
+        Where it is in ``filesystem``.
+    """
+
+    name: str
+    filesystem: Any = None
+    path: str = ""
+
+    def open_raw(self) -> IO[bytes]:
+        """Return the bytes as they are stored."""
+        if self.filesystem is not None:
+            stream: IO[bytes] = self.filesystem.open_input_stream(self.path)
+            return stream
+        if self.name == STDIN:
+            # A descriptor of our own: a reader thread may be waiting on it when the interpreter ends.
+            return open(os.dup(0), "rb", buffering=0)  # noqa: PTH123
+        return Path(self.path).open("rb")
+
+
+def expand(paths: Sequence[str]) -> list[Source]:
+    """Return the files that ``paths`` name, in that order; those of a glob or a directory by name.
+
+    Raises
+    ------
+    UsageError
+        If there is no path, or standard input is named twice.
+    TraceError
+        If a glob or a directory holds no file.
+    MissingExtraError
+        If a URL needs fsspec and it is not installed.
+    """
+    if not paths:
+        raise UsageError("no input given, expected a file, a directory, a glob, a URL or -")
+    if sum(path == STDIN for path in paths) > 1:
+        raise UsageError("standard input (-) is given twice, expected once")
+    return [source for path in paths for source in _expand_one(str(path))]
+
+
+def _expand_one(path: str) -> Iterator[Source]:
+    if path == STDIN:
+        yield Source(STDIN)
+    elif "://" in path:
+        yield from _remote(path)
+    elif Path(path).is_dir():
+        yield from _nonempty(path, (Source(name, None, name) for name in _files_below(path)))
+    elif not Path(path).exists() and glob.has_magic(path):
+        matches = sorted(name for name in glob.glob(path, recursive=True) if Path(name).is_file())  # noqa: PTH207
+        yield from _nonempty(path, (Source(name, None, name) for name in matches))
+    else:
+        yield Source(path, None, path)
+
+
+def _files_below(directory: str) -> Iterator[str]:
+    for root, directories, names in os.walk(directory):
+        directories[:] = sorted(name for name in directories if not _is_hidden(name))
+        yield from (str(Path(root, name)) for name in sorted(names) if not _is_hidden(name))
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith((".", "_"))
+
+
+def _nonempty(path: str, sources: Iterator[Source]) -> Iterator[Source]:
+    empty = True
+    for source in sources:
+        empty = False
+        yield source
+    if empty:
+        raise TraceError(path, "holds no file, expected at least one")
+
+
+def remote_filesystem(url: str) -> tuple[Any, str]:
+    """Return a pyarrow filesystem and the path in it.
+
+    Raises
+    ------
+    MissingExtraError
+        If only fsspec could know the scheme, and it is not installed.
+    TraceError
+        If nobody knows the scheme.
+    """
+    import pyarrow as pa
+    from pyarrow import fs
+
+    bare, star, pattern = url.partition("*")
+    try:
+        filesystem, path = fs.FileSystem.from_uri(bare)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        try:
+            import fsspec
+        except ImportError as error:
+            raise MissingExtraError(f"reading {url}", "object-stores") from error
+        try:
+            handler, path = fsspec.core.url_to_fs(bare)
+        except (ValueError, ImportError) as error:
+            raise TraceError(url, f"cannot be opened ({error})") from error
+        filesystem = fs.PyFileSystem(fs.FSSpecHandler(handler))
+    return filesystem, path + star + pattern
+
+
+def _remote(url: str) -> Iterator[Source]:
+    from fnmatch import fnmatch
+
+    from pyarrow import fs
+
+    filesystem, path = remote_filesystem(url)
+    scheme = url.partition("://")[0]
+    base = path.partition("*")[0].rpartition("/")[0] if "*" in path else path
+    info = filesystem.get_file_info(base)
+    if info.type != fs.FileType.Directory:
+        yield Source(url, filesystem, path)
+        return
+    below = filesystem.get_file_info(fs.FileSelector(base, recursive=True))
+    names = sorted(item.path for item in below if item.type == fs.FileType.File)
+    if "*" in path:
+        names = [name for name in names if fnmatch(name, path)]
+    else:
+        names = [n for n in names if not any(_is_hidden(part) for part in n[len(base) :].split("/") if part)]
+    yield from _nonempty(url, (Source(f"{scheme}://{name.lstrip('/')}", filesystem, name) for name in names))
+
+
+@contextmanager
+def open_stream(source: Source) -> Iterator[IO[bytes]]:
+    """Open a source and undo its compression.
+
+    Raises
+    ------
+    TraceError
+        If the compressed data is damaged or ends early.
+    UnknownFormatError
+        If it is something that is never read (a pickle, a zip archive, UTF-16).
+    """
+    with mapped_errors(source.name), source.open_raw() as raw:
+        head = read_exactly(raw, _MAGIC_BYTES)
+        for magic, reason in _REFUSED:
+            if head.startswith(magic):
+                raise UnknownFormatError(source.name, reason)
+        stream = _Prefixed(head, raw)
+        yield _decompressed(stream, head)
+
+
+def is_parquet(source: Source) -> bool:
+    """Return whether a source is a Parquet file; standard input never is, since it cannot be searched."""
+    if source.name == STDIN:
+        return False
+    with source.open_raw() as raw:
+        return read_exactly(raw, len(PARQUET_MAGIC)) == PARQUET_MAGIC
+
+
+def read_exactly(stream: IO[bytes], size: int) -> bytes:
+    """Return ``size`` bytes, or what is left of the stream: a pipe gives less than it is asked for."""
+    parts: list[bytes] = []
+    while size > 0:
+        part = stream.read(size)
+        if not part:
+            break
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _decompressed(stream: _Prefixed, head: bytes) -> Any:
+    for magic, name in _COMPRESSIONS:
+        if head.startswith(magic):
+            if name == "xz":
+                return lzma.LZMAFile(stream)  # type: ignore[arg-type]
+            if name == "gzip":
+                return _Gzip(stream)
+            import pyarrow as pa
+
+            return pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), name)
+    return stream
+
+
+@contextmanager
+def mapped_errors(name: str) -> Iterator[None]:
+    """Turn what decompressors raise into :class:`TraceError`; errors of the file system pass through."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except EOFError as error:
+        raise TraceError(name, "compressed data ends early, expected its end marker") from error
+    except (zlib.error, lzma.LZMAError, pa.ArrowException) as error:
+        raise TraceError(name, f"compressed data is damaged ({error})") from error
+    except OSError as error:
+        if error.errno is None:
+            # pyarrow reports damaged zstd, bz2 and lz4 data as an OSError without a number.
+            reason = "ends early" if "runcated" in str(error) else f"is damaged ({error})"
+            raise TraceError(name, f"compressed data {reason}") from error
+        raise
+
+
+class _Prefixed:
+    """A readable stream with its first bytes put back."""
+
+    def __init__(self, head: bytes, stream: IO[bytes]) -> None:
+        self._head = head
+        self._stream = stream
+        self.closed = False
+
+    def read(self, size: int = -1) -> bytes:
+        if self._head:
+            head, self._head = self._head, b""
+            if size < 0:
+                return head + self._stream.read()
+            head, self._head = head[:size], head[size:]
+            return head
+        return self._stream.read(size)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class _Gzip:
+    """Gzip members one after the other, as zlib decodes them: without the GIL, in large pieces."""
+
+    _FORMAT: Final = 16 + zlib.MAX_WBITS
+
+    def __init__(self, stream: _Prefixed) -> None:
+        self._stream = stream
+        self._decoder = zlib.decompressobj(self._FORMAT)
+        self._pending = b""
+
+    def read(self, size: int) -> bytes:
+        """Return up to ``size`` bytes, none only at the end."""
+        while True:
+            if not self._pending:
+                self._pending = self._stream.read(1 << 18)
+            if self._decoder.eof:
+                # Another member follows, zeros that pad the file, or nothing.
+                self._pending = self._pending.lstrip(b"\0")
+                if not self._pending:
+                    self._pending = self._stream.read(1 << 18)
+                    if not self._pending:
+                        return b""
+                    continue
+                self._decoder = zlib.decompressobj(self._FORMAT)
+            elif not self._pending:
+                raise EOFError
+            data = self._decoder.decompress(self._pending, size)
+            self._pending = self._decoder.unconsumed_tail or self._decoder.unused_data
+            if data:
+                return data

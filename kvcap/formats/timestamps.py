@@ -1,0 +1,111 @@
+"""Timestamps as logs write them, to whole microseconds.
+
+Numbers, numbers in strings, and ISO 8601 dates, with or without a zone (without one they are UTC). The unit
+of numbers is what the user says, else what their size says (only an epoch is as large as one), else
+what the dialect's own documentation says. Integers and decimal strings are exact; floats are rounded to
+the nearest microsecond.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal, InvalidOperation, localcontext
+from typing import Any, Final
+
+from kvcap.formats.base import TimestampUnit
+from kvcap.formats.rows import INT64_MAX, FieldError, show
+
+_EXPECTED: Final = "expected a number or an ISO 8601 date"
+_PER_UNIT: Final[dict[TimestampUnit, int]] = {"s": 1_000_000, "ms": 1000, "us": 1}
+# 1973 in one unit is decades off in the next one, so relative times never reach these by accident.
+_EPOCH_FROM: Final[tuple[tuple[float, TimestampUnit], ...]] = (
+    (1e17, "ns"),
+    (1e14, "us"),
+    (1e11, "ms"),
+    (1e8, "s"),
+)
+_ISO: Final = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?\s*(Z|z|UTC|[+-]\d\d(?::?\d\d)?)?\Z"
+)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def number_of(value: Any) -> int | float | Decimal | None:
+    """Return a timestamp's number, or None if it is absent or a date."""
+    if value is None or type(value) is int or type(value) is float:
+        return value
+    if type(value) is str:
+        try:
+            number = Decimal(value.strip())
+        except InvalidOperation:
+            return None
+        return number if number.is_finite() else None
+    return None
+
+
+def detect_unit(values: Iterable[Any]) -> TimestampUnit | None:
+    """Return the unit that the largest of some numbers shows, or None if they are not since 1970."""
+    largest = max((abs(float(n)) for n in map(number_of, values) if n is not None), default=0.0)
+    for least, unit in _EPOCH_FROM:
+        if largest >= least:
+            return unit
+    return None
+
+
+def to_microseconds(value: Any, unit: TimestampUnit, field: str = "timestamp") -> int:
+    """Return a timestamp in whole microseconds.
+
+    Raises
+    ------
+    FieldError
+        If it is neither a finite number nor a date, or beyond 64 bits.
+    """
+    number = number_of(value)
+    if number is None:
+        return _from_date(value, field)
+    if type(number) is int and unit != "ns":
+        microseconds = number * _PER_UNIT[unit]
+    elif type(number) is float:
+        if not math.isfinite(number):
+            raise FieldError(field, f"is {number}, {_EXPECTED}")
+        microseconds = round(number / 1000 if unit == "ns" else number * _PER_UNIT[unit])
+    else:
+        with localcontext() as context:
+            context.prec = 50
+            scaled = Decimal(number) / 1000 if unit == "ns" else Decimal(number) * _PER_UNIT[unit]
+            if abs(scaled) > INT64_MAX:
+                raise FieldError(field, f"is {show(value)}, beyond what 64 bits of microseconds hold")
+            microseconds = int(scaled.to_integral_value())
+    if abs(microseconds) > INT64_MAX:
+        raise FieldError(field, f"is {show(value)}, beyond what 64 bits of microseconds hold")
+    return microseconds
+
+
+def _from_date(value: Any, field: str) -> int:
+    match = _ISO.match(value.strip()) if type(value) is str else None
+    if match is None:
+        raise FieldError(field, f"is {show(value)}, {_EXPECTED}")
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    try:
+        date = datetime(
+            int(year),
+            int(month),
+            int(day),
+            int(hour or 0),
+            int(minute or 0),
+            int(second or 0),
+            tzinfo=timezone.utc,
+        )
+    except ValueError as error:
+        raise FieldError(field, f"is {show(value)} ({error}), {_EXPECTED}") from None
+    microseconds = (date - _EPOCH) // timedelta(microseconds=1)
+    if fraction:
+        microseconds += round(int(fraction) * 10 ** (6 - len(fraction)))
+    if zone and zone[0] in "+-":
+        digits = zone[1:].replace(":", "").ljust(4, "0")
+        offset = 60 * (60 * int(digits[:2]) + int(digits[2:])) * 1_000_000
+        microseconds += offset if zone[0] == "-" else -offset
+    return microseconds
