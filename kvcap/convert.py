@@ -9,7 +9,7 @@ from typing import Any, Literal
 from kvcap._version import __version__
 from kvcap.errors import UsageError
 from kvcap.formats import ReadOptions, ReadReport, Trace, open_trace
-from kvcap.parquet_io import TableWriter, check_new, written_beside
+from kvcap.parquet_io import ParquetSink, check_new
 from kvcap.schema import TraceKind
 
 Target = Literal["parquet", "mooncake"]
@@ -110,15 +110,12 @@ def _write_parquet(
     options: ConvertOptions,
     progress: Callable[[int], None] | None,
 ) -> ConvertResult:
-    with written_beside(output, force=options.force) as beside:
-        writer = TableWriter(beside, trace.schema)
-        try:
-            for batch in trace.batches():
-                writer.write(batch)
-                if progress is not None:
-                    progress(trace.report.requests)
-        finally:
-            writer.close(provenance(trace, read_options, options, chained=trace.chained))
+    with ParquetSink(output, trace.schema, force=options.force) as sink:
+        for batch in trace.batches():
+            sink.write(batch)
+            if progress is not None:
+                progress(trace.report.requests)
+        sink.set_provenance(provenance(trace, read_options, options, chained=trace.chained))
     return ConvertResult(output, trace.kind, trace.report, trace.chained)
 
 

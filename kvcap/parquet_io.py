@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -23,16 +21,18 @@ from kvcap.schema import PROVENANCE_KEY
 
 if TYPE_CHECKING:
     from os import PathLike
+    from types import TracebackType
 
 Encoding = Literal["DELTA_BINARY_PACKED", "PLAIN", "dictionary"]
 
 COMPRESSION: Final = "zstd"
 _ENCODINGS: Final[tuple[Encoding, ...]] = ("DELTA_BINARY_PACKED", "PLAIN", "dictionary")
 _SAMPLE_VALUES: Final = 1 << 18
+_TABLE_ROW_GROUP: Final = 1 << 20
 
 
-class TableWriter:
-    """Write record batches to one Parquet file, each as a row group of its own.
+class ParquetSink:
+    """Write one Parquet file beside its final path, and rename it when all of it is there.
 
     Parameters
     ----------
@@ -40,71 +40,63 @@ class TableWriter:
         The file to write.
     schema
         Schema of every batch.
-    """
-
-    def __init__(self, path: str | PathLike[str], schema: pa.Schema) -> None:
-        self._path = path
-        self._schema = schema
-        self._writer: pq.ParquetWriter | None = None
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Append a batch; the first one decides the encodings."""
-        if self._writer is None:
-            self._writer = _writer(self._path, self._schema, _choose_encodings(batch))
-        self._writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
-
-    def close(self, provenance: Mapping[str, Any] | None = None) -> None:
-        """Finish the file; may be called again.
-
-        Parameters
-        ----------
-        provenance
-            How the file came about: JSON in its metadata, under :data:`kvcap.schema.PROVENANCE_KEY`.
-        """
-        if self._writer is None:
-            self._writer = _writer(self._path, self._schema, {})
-        if provenance is not None:
-            self._writer.add_key_value_metadata({PROVENANCE_KEY: json.dumps(provenance)})
-        self._writer.close()
-
-
-@contextmanager
-def written_beside(path: str | PathLike[str], *, force: bool) -> Iterator[Path]:
-    """Yield a path beside ``path``; what is there takes its place when the block ends without an error.
-
-    Raises
-    ------
-    UsageError
-        If ``path`` is a directory, or exists and ``force`` is false.
-    """
-    check_new(path, force=force)
-    target = Path(path)
-    beside = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        yield beside
-        beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def write_table(table: pa.Table, path: str | PathLike[str]) -> None:
-    """Write a table to one Parquet file."""
-    pq.write_table(table, path, compression=COMPRESSION)
-
-
-def write_table_atomically(table: pa.Table, path: str | PathLike[str] | None, *, force: bool) -> None:
-    """Write a table to a Parquet file that appears when it is complete, or to stdout (None or ``-``).
+    force
+        Whether to overwrite an existing file.
 
     Raises
     ------
     UsageError
         If the file exists and ``force`` is false.
     """
-    if path is None or path == "-":
-        pq.write_table(table, pa.PythonFile(sys.stdout.buffer, mode="w"), compression=COMPRESSION)
-        return
-    with written_beside(path, force=force) as beside:
-        write_table(table, beside)
+
+    def __init__(self, path: str | PathLike[str], schema: pa.Schema, *, force: bool = False) -> None:
+        check_new(path, force=force)
+        self._path = Path(path)
+        self._beside = self._path.with_name(f".{self._path.name}.{os.getpid()}.partial")
+        self._schema = schema
+        self._writer: pq.ParquetWriter | None = None
+        self._provenance: dict[str, Any] | None = None
+
+    def __enter__(self) -> ParquetSink:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._writer = self._writer or _writer(self._beside, self._schema, {})
+                if self._provenance is not None:
+                    self._writer.add_key_value_metadata({PROVENANCE_KEY: json.dumps(self._provenance)})
+            if self._writer is not None:
+                self._writer.close()
+            if kind is None:
+                self._beside.replace(self._path)
+        finally:
+            self._beside.unlink(missing_ok=True)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append a batch as a row group of its own; the first one decides the encodings."""
+        if self._writer is None:
+            self._writer = _writer(self._beside, self._schema, _choose_encodings(batch))
+        self._writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
+
+    def set_provenance(self, provenance: Mapping[str, Any]) -> None:
+        """Say how the file came about: JSON in its metadata, under :data:`kvcap.schema.PROVENANCE_KEY`."""
+        self._provenance = dict(provenance)
+
+
+def write_table(table: pa.Table, path: str | PathLike[str], *, force: bool = False) -> None:
+    """Write a table to one Parquet file, beside and then renamed.
+
+    Raises
+    ------
+    UsageError
+        If the file exists and ``force`` is false.
+    """
+    with ParquetSink(path, table.schema, force=force) as sink:
+        for batch in table.to_batches(max_chunksize=_TABLE_ROW_GROUP):
+            sink.write(batch)
 
 
 def check_new(path: str | PathLike[str], *, force: bool) -> None:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvcap.errors import UsageError
-from kvcap.parquet_io import TableWriter, write_table
+from kvcap.parquet_io import ParquetSink, write_table
 from kvcap.queries import Results, RunInfo, open_results
 from kvcap.queries.results import RUN_FILE
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     import pyarrow as pa
 
 
@@ -43,8 +45,20 @@ class ResultsDirectory:
             if not (self._target / RUN_FILE).is_file() and any(self._target.iterdir()):
                 raise UsageError(f"{path} is no results directory, not replacing it")
         self._target.parent.mkdir(parents=True, exist_ok=True)
+        self._trace_schema = trace_schema
+
+    def __enter__(self) -> ResultsDirectory:
         self._partial = Path(tempfile.mkdtemp(prefix=f".{self._target.name}.", dir=self._target.parent))
-        self._trace = TableWriter(self._partial / "trace.parquet", trace_schema)
+        self._trace = ParquetSink(str(self._partial / "trace.parquet"), self._trace_schema)
+        self._trace.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._trace.__exit__(kind, error, trace)
+        shutil.rmtree(self._partial, ignore_errors=True)
 
     def write_trace(self, batch: pa.RecordBatch) -> None:
         """Keep a batch of the trace."""
@@ -52,11 +66,11 @@ class ResultsDirectory:
 
     def commit(self, run: RunInfo, tables: dict[str, pa.Table]) -> Results:
         """Write the tables, put the directory in place and open it."""
-        self._trace.close()
+        self._trace.__exit__(None, None, None)
         for name, table in tables.items():
-            write_table(table, self._partial / f"{name}.parquet")
+            write_table(table, str(self._partial / f"{name}.parquet"))
         (self._partial / RUN_FILE).write_text(run.to_json(), encoding="utf-8")
-        self._partial.chmod(0o755)
+        self._partial.chmod(0o777 & ~_umask())
         if self._target.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{self._target.name}.old.", dir=self._target.parent))
             self._target.rename(old / self._target.name)
@@ -66,7 +80,8 @@ class ResultsDirectory:
             self._partial.rename(self._target)
         return open_results(self._target)
 
-    def discard(self) -> None:
-        """Remove what was not committed."""
-        self._trace.close()
-        shutil.rmtree(self._partial, ignore_errors=True)
+
+def _umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask

@@ -54,22 +54,30 @@ def replay_trace(
     """
     if trace.kind == "request_json":
         raise UsageError("this log holds text: give --tokenizer to replay it, or run `kvcap tokenize` first")
-    directory = None if out is None else ResultsDirectory(out, trace.schema, force=force)
-    try:
-        keyer = BlockKeyer(
-            BlockOptions(options.block_size, options.coarsen, options.partial_block), chained=trace.chained
-        )
-        streamed = stream(_observed(trace, directory, progress), trace.schema, keyer)
-        if streamed.blocks.size == 0:
-            raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
-        run = _run_info(trace, streamed, options, pool_column)
-        tables = _tables(streamed, options, run.warm_up_requests)
-        if directory is None:
-            return Results(run, tables)
+    if out is None:
+        run, tables = _replayed(trace, options, pool_column, None, progress)
+        return Results(run, tables)
+    with ResultsDirectory(out, trace.schema, force=force) as directory:
+        run, tables = _replayed(trace, options, pool_column, directory, progress)
         return directory.commit(run, tables)
-    finally:
-        if directory is not None:
-            directory.discard()
+
+
+def _replayed(
+    trace: Trace,
+    options: ReplayOptions,
+    pool_column: str | None,
+    directory: ResultsDirectory | None,
+    progress: Callable[[int], None] | None,
+) -> tuple[RunInfo, dict[str, pa.Table]]:
+    """Return the metadata and the tables of a replay."""
+    keyer = BlockKeyer(
+        BlockOptions(options.block_size, options.coarsen, options.partial_block), chained=trace.chained
+    )
+    streamed = stream(_observed(trace, directory, progress), trace.schema, keyer)
+    if streamed.blocks.size == 0:
+        raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
+    run = _run_info(trace, streamed, options, pool_column)
+    return run, _tables(streamed, options, run.warm_up_requests)
 
 
 def _observed(

@@ -82,6 +82,8 @@ def stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keyer: BlockKey
     block_size = 0
     first_id = 0
     for batch in batches:
+        if batch.num_rows == 0:
+            continue
         keyed = keyer.key(batch)
         block_size = keyed.block_size
         runs.extend(_replay_batch(keyed, batch.column("pool"), first_id, pools))

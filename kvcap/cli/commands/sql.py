@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING, Final
 
 from kvcap.cli.options import add_force, add_output
@@ -53,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("give either SQL or --query NAME")
     if args.parameter and args.query is None:
         raise UsageError("-p goes with --query")
+    if args.format == "parquet" and args.output is None:
+        raise UsageError("--format parquet needs -o FILE")
     parameters = dict(_parameter(text) for text in args.parameter)
 
     from kvcap.queries import open_results
@@ -85,14 +86,10 @@ def _print_queries() -> None:
 def _write(table: pa.Table, args: argparse.Namespace) -> None:
     from kvcap.cli.output import text_output
     from kvcap.cli.rows import write_rows
+    from kvcap.parquet_io import write_table
 
     if args.format == "parquet":
-        from kvcap.errors import UsageError
-        from kvcap.parquet_io import write_table_atomically
-
-        if args.output is None and sys.stdout.isatty():
-            raise UsageError("Parquet does not go to a terminal: give -o FILE")
-        write_table_atomically(table, args.output, force=args.force)
+        write_table(table, args.output, force=args.force)
         return
     with text_output(args.output, force=args.force) as stream:
         write_rows(table, args.format, stream)
