@@ -56,7 +56,7 @@ def recognize(config: Any, path: Path, assume: str | None = None) -> Model:
         raise UsageError(f"assumed kind is {assume!r}, expected one of {', '.join(BUILDERS)}")
     if not isinstance(config, dict):
         raise ModelError(f"{where}: expected an object, a Hugging Face config.json")
-    fields = Fields(language_fields(config), where)
+    fields = Fields(language_fields(config), where, assumed=assume is not None)
     kind = assume or _kind(fields)
     attention = build_attention(kind, BUILDERS[kind](fields), where)
     unread = fields.unread()

@@ -19,11 +19,11 @@ _SSM_BYTES: Final = {"float32": 4, "bfloat16": 2, "float16": 2}
 def heads(fields: Fields) -> Facts:
     """Read ``gqa``: Llama, Qwen 2.5 and 3, Mistral without a window, Cohere Command R, MiniMax M2."""
     layers = fields.count("num_hidden_layers")
-    kinds = shapes.layer_kinds(fields, layers)
-    if set(kinds) != {"full"}:
-        raise fields.error(
-            f"layers are of the kinds {', '.join(sorted(set(kinds)))}, expected full attention"
-        )
+    kinds = sorted(set(shapes.layer_kinds(fields, layers)))
+    if kinds != ["full"]:
+        if not fields.assumed:
+            raise fields.error(f"layers are of the kinds {', '.join(kinds)}, expected full attention")
+        fields.notes.append(f"all layers counted as full attention, though some are {' or '.join(kinds)}")
     head_dim = shapes.head_dim(fields)
     facts = {"layers": layers, "kv_heads": shapes.kv_heads(fields), "head_dim": head_dim}
     if "v_head_dim" in fields:
@@ -69,10 +69,10 @@ def sparse_heads(fields: Fields) -> Facts:
     keys_only = sparse.counts("sparse_disable_index_value")
     if len(flags) != layers or keys_only != flags:
         raise sparse.error(
-            f"sparse_attention_freq or sparse_disable_index_value is not the same flag for each of {layers} layers"
+            f"sparse_attention_freq and sparse_disable_index_value are not {layers} equal flags"
         )
-    for name in ("num_index_heads", "topk_blocks", "block_size", "score_type", "init_block", "local_block"):
-        sparse.any(f"sparse_{name}")
+    names = ("num_index_heads", "topk_blocks", "block_size", "score_type", "init_block", "local_block")
+    sparse.ignore(*(f"sparse_{name}" for name in names))
     fields.ignore(
         "layer_types",
         "num_mtp_modules",
@@ -168,7 +168,7 @@ def windowed_conv_heads(fields: Fields) -> Facts:
     }
     if "mtp_config" in fields:
         draft = fields.object("mtp_config")
-        draft.any("chain_hidden_post_norm")
+        draft.ignore("chain_hidden_post_norm")
         draft_window = len(set(draft.counts("local_layer_ids")))
         facts["draft_window_layers"] = draft_window
         facts["draft_full_layers"] = draft.count("num_nextn_predict_layers") - draft_window

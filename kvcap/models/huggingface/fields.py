@@ -30,12 +30,15 @@ _BENIGN_PATTERNS: Final = re.compile(
         )
     )
 )
+_BENIGN_WHEN_FALSE: Final = frozenset({"add_cross_attention", "is_encoder_decoder"})
 _NESTED_TEXT: Final = ("text_config", "llm_config", "language_config")
 _MISSING: Final = object()
 
 
-def is_benign(name: str) -> bool:
+def is_benign(name: str, value: object) -> bool:
     """Return whether a field has no part in the cache's size."""
+    if name in _BENIGN_WHEN_FALSE:
+        return value is False
     return name in _BENIGN_NAMES or _BENIGN_PATTERNS.fullmatch(name) is not None
 
 
@@ -59,15 +62,20 @@ class Fields:
         What opens an error's message.
     prefix
         What stands before names in messages, for nested objects.
+    assumed
+        Whether the user said what kind it is, so that layer types need not agree with it.
     """
 
-    def __init__(self, values: dict[str, Any], where: str, prefix: str = "") -> None:
+    def __init__(
+        self, values: dict[str, Any], where: str, prefix: str = "", *, assumed: bool = False
+    ) -> None:
         self._values = {name: value for name, value in values.items() if value is not None}
         self._where = where
         self._prefix = prefix
         self._read: set[str] = set()
         self._nested: list[Fields] = []
         self.notes: list[str] = []
+        self.assumed = assumed
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
@@ -152,14 +160,16 @@ class Fields:
         value = self.any(name)
         if not isinstance(value, dict):
             raise self.error(f"{name} is {value!r}, expected an object")
-        nested = Fields(value, self._where, f"{self._prefix}{name}.")
+        nested = Fields(value, self._where, f"{self._prefix}{name}.", assumed=self.assumed)
         self._nested.append(nested)
         return nested
 
     def unread(self) -> list[str]:
         """Return the fields that were not read and do have a part in the cache, as far as we can tell."""
         own = [
-            f"{self._prefix}{name}" for name in self._values if name not in self._read and not is_benign(name)
+            f"{self._prefix}{name}"
+            for name, value in self._values.items()
+            if name not in self._read and not is_benign(name, value)
         ]
         return own + [name for nested in self._nested for name in nested.unread()]
 

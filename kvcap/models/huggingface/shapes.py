@@ -89,6 +89,8 @@ def _layer_kind(fields: Fields, name: object) -> str:
     for kind, names in (("full", _FULL), ("window", _WINDOW), ("linear", _LINEAR)):
         if name in names:
             return kind
+    if fields.assumed:
+        return str(name)
     known = ", ".join(sorted(_FULL | _WINDOW | _LINEAR))
     raise fields.error(f"layer_types has {name!r}, expected {known}")
 
