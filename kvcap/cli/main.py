@@ -12,7 +12,7 @@ from typing import Final
 from kvcap._version import __version__
 from kvcap.errors import KvcapError
 
-COMMANDS: Final = ("replay", "convert", "formats", "sql", "synth")
+COMMANDS: Final = ("replay", "convert", "formats", "sql", "synth", "models")
 """Commands in the order of ``--help``; each is a module of :mod:`kvcap.cli.commands`."""
 
 

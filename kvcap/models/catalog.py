@@ -17,6 +17,10 @@ from kvcap.models.kinds import KINDS, Attention
 
 CATALOG_PATH: Final = Path(__file__).with_name("catalog.json")
 _NEAREST: Final = 4
+_MAY_BE_ZERO: Final = frozenset(
+    {"qk_rope_head_dim", "window_qk_rope_head_dim", "full_layers", "window_layers"}
+)
+"""Facts without a default that are 0 in some models: no rotary part, no layers of one sort."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,14 @@ def build_attention(kind: str, facts: dict[str, Any], where: str) -> Attention:
     if missing or unknown:
         found = ", ".join(f"no {name}" for name in missing) or f"the unknown {', '.join(unknown)}"
         raise ModelError(f"{where}: found {found}, expected the facts of {kind}: {', '.join(fields)}")
-    return attention_type(**{name: _fact(where, name, value, hints[name]) for name, value in facts.items()})
+    checked = {
+        name: _fact(where, name, value, hints[name], least=int(fields[name].default != 0))
+        for name, value in facts.items()
+    }
+    try:
+        return attention_type(**checked)
+    except ModelError as error:
+        raise ModelError(f"{where}: {error}") from error
 
 
 def _names(model: Model) -> set[str]:
@@ -165,16 +176,18 @@ def _model(where: str, entry: Any) -> Model:
     return Model(attention=attention, max_context=max_context, **texts)
 
 
-def _fact(where: str, name: str, value: Any, hint: Any) -> Any:
-    """Return a fact as the type that its dataclass declares: whole numbers, or lists of them."""
+def _fact(where: str, name: str, value: Any, hint: Any, *, least: int = 1) -> Any:
+    """Return a fact as the type that its dataclass declares: a whole number from ``least``, or a list from 0."""
     allowed = typing.get_args(hint) if typing.get_origin(hint) in {types.UnionType, typing.Union} else (hint,)
+    if name in _MAY_BE_ZERO:
+        least = 0
     if value is None and type(None) in allowed:
         return None
-    if int in allowed and _is_count(value):
+    if int in allowed and _is_count(value) and value >= least:
         return value
     if tuple[int, ...] in allowed and isinstance(value, list | tuple) and all(map(_is_count, value)):
         return tuple(value)
-    expected = "a whole number from 0" if int in allowed else "a list of whole numbers from 0"
+    expected = f"a whole number from {least}" if int in allowed else "a list of whole numbers from 0"
     raise ModelError(f"{where}: {name} is {value!r}, expected {expected}")
 
 

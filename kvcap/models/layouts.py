@@ -284,10 +284,9 @@ def _scale_bytes(elements: int, scales: Scales | None) -> int:
 
 def _refuse_compression(layout: str, groups: Sequence[Group]) -> None:
     for group in groups:
-        if isinstance(group, LatentGroup | IndexGroup) and group.tokens_per_entry > 1:
-            raise UsageError(
-                f"layout {layout} has no formula for {group.name} that pool tokens; {_CALIBRATE}"
-            )
+        pooled = isinstance(group, LatentGroup | IndexGroup) and group.tokens_per_entry > 1
+        if pooled or (isinstance(group, LatentGroup) and group.element_bytes is not None):
+            raise UsageError(f"layout {layout} has no formula for {group.name} of this model; {_CALIBRATE}")
 
 
 def _refuse_precision(layout: str, pricing: Pricing, *refused: str) -> None:

@@ -225,6 +225,11 @@ def model_bytes(model: Model, options: ModelBytesOptions | None = None) -> Model
         notes.append(f"the {by} fixes index keys at {indexer_precision}")
     if options.include_draft_kv_cache and groups == attention.groups(include_draft=False):
         notes.append("no draft layers with a cache of their own are known for this model")
+    sharing = sum(group.sharing_layers for group in groups if isinstance(group, IndexGroup))
+    if sharing and options.layout == "sglang":
+        notes.append(
+            f"SGLang releases since August 2026 keep no index keys on the {sharing} layers that share an indexer"
+        )
     if attention_tp > 1 and any(isinstance(group, LatentGroup | IndexGroup) for group in groups):
         notes.append(f"latents and index keys are kept whole on each of {attention_tp} ranks")
     return ModelBytes(

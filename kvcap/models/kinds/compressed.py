@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final
 
+from kvcap.errors import ModelError
 from kvcap.models.groups import Group, IndexGroup, LatentGroup, Scales
 from kvcap.models.kinds.base import Attention
 
@@ -76,6 +77,11 @@ class SharedCompressedLatent(Attention):
     latent_scale_group: int = 16
     index_scale_group: int = 32
     window_scale_group: int = 32
+
+    def __post_init__(self) -> None:
+        layers = range(len(self.compress_ratios))
+        if any(layer not in layers or self.compress_ratios[layer] == 0 for layer in self.kv_source_layers):
+            raise ModelError("kv_source_layers has a layer without a compression ratio")
 
     def groups(self, include_draft: bool) -> tuple[Group, ...]:
         """Return latents and index keys of the source layers by ratio, and the windows."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kvcap.errors import ModelError
 from kvcap.models.groups import Group, HeadGroup, IndexGroup, LatentGroup
 from kvcap.models.kinds.base import Attention, draft_name
 
@@ -78,6 +79,10 @@ class SparseLatent(Attention):
     indexer_layers: int
     draft_layers: int = 0
     draft_indexer_layers: int = 0
+
+    def __post_init__(self) -> None:
+        if self.indexer_layers > self.layers or self.draft_indexer_layers > self.draft_layers:
+            raise ModelError("there are more indexers than layers")
 
     def groups(self, include_draft: bool) -> tuple[Group, ...]:
         """Return latents and index keys, each again for draft layers."""
