@@ -12,7 +12,13 @@ from typing import Final
 from kvcap._version import __version__
 from kvcap.errors import KvcapError
 
-COMMANDS: Final = ("replay", "convert", "sql")
+COMMANDS: Final = (
+    "replay",
+    "convert",
+    "formats",
+    "sql",
+    "models",
+)
 """Commands in the order of ``--help``; each is a module of :mod:`kvcap.cli.commands`."""
 
 

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kvcap._version import __version__
 from kvcap.blocks import DEFAULT_PARTIAL_BLOCK, BlockKeyer, BlockOptions
@@ -73,7 +74,8 @@ def _replayed(
     keyer = BlockKeyer(
         BlockOptions(options.block_size, options.coarsen, options.partial_block), chained=trace.chained
     )
-    streamed = stream(_observed(trace, directory, progress), trace.schema, keyer)
+    batches = _observed(trace, directory, progress, pooled=pool_column is not None)
+    streamed = stream(batches, trace.schema, keyer)
     if streamed.blocks.size == 0:
         raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
     run = _run_info(trace, streamed, options, pool_column)
@@ -81,17 +83,30 @@ def _replayed(
 
 
 def _observed(
-    trace: Trace, directory: ResultsDirectory | None, progress: Callable[[int], None] | None
+    trace: Trace,
+    directory: ResultsDirectory | None,
+    progress: Callable[[int], None] | None,
+    *,
+    pooled: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a trace, keeping and counting them on the way."""
+    """Yield the batches of a trace, keeping and counting them on the way.
+
+    Requests that name no pool share one of their own, the empty name.
+    """
     n_requests = 0
-    for batch in trace.batches():
+    for original in trace.batches():
+        batch = _with_named_pools(original) if pooled else original
         if directory is not None:
             directory.write_trace(batch)
         yield batch
         n_requests += batch.num_rows
         if progress is not None:
             progress(n_requests)
+
+
+def _with_named_pools(batch: pa.RecordBatch) -> pa.RecordBatch:
+    index = batch.schema.get_field_index("pool")
+    return batch.set_column(index, batch.schema.field(index), pc.fill_null(batch.column(index), ""))
 
 
 def _tables(streamed: StreamedTrace, options: ReplayOptions, warm_up_requests: int) -> dict[str, pa.Table]:
