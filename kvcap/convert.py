@@ -62,7 +62,7 @@ def convert(
     read_options: ReadOptions | None = None,
     options: ConvertOptions | None = None,
     *,
-    progress: Callable[[ReadReport], None] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> ConvertResult:
     """Write one trace from one or many logs.
 
@@ -77,7 +77,7 @@ def convert(
     options
         How to write the trace.
     progress
-        Called after every batch.
+        Called with the number of requests so far.
 
     Returns
     -------
@@ -108,13 +108,13 @@ def _write_parquet(
     output: str,
     read_options: ReadOptions,
     options: ConvertOptions,
-    progress: Callable[[ReadReport], None] | None,
+    progress: Callable[[int], None] | None,
 ) -> ConvertResult:
     with ParquetSink(output, trace.schema, force=options.force) as sink:
         for batch in trace.batches():
             sink.write(batch)
             if progress is not None:
-                progress(trace.report)
+                progress(trace.report.requests)
         sink.set_provenance(provenance(trace, read_options, options, chained=trace.chained))
     return ConvertResult(output, trace.kind, trace.report, trace.chained)
 

@@ -37,9 +37,17 @@ REQUEST_COLUMNS: Final[tuple[pa.Field, ...]] = (
 PAYLOAD_COLUMNS: Final[dict[TraceKind, tuple[pa.Field, ...]]] = {
     "token_ids": (pa.field("token_ids", TOKEN_IDS, nullable=False), pa.field("output_ids", TOKEN_IDS)),
     "hash_ids": (pa.field("hash_ids", HASH_IDS, nullable=False), pa.field("block_tokens", BLOCK_TOKENS)),
-    "request_json": (pa.field("request_json", pa.string(), nullable=False),),
+    "request_json": (
+        pa.field("request_json", pa.string(), nullable=False),
+        pa.field("source_file", pa.string(), nullable=False),
+        pa.field("source_line", pa.int64(), nullable=False),
+    ),
 }
-"""What a request's prompt is: token ids, ids of its blocks, or text that still needs a tokenizer."""
+"""What a request's prompt is: token ids, ids of its blocks, or text that still needs a tokenizer.
+
+Text says where it stands in the logs (the file as the user named it, the line from 1), since only
+rendering it shows whether it is sound.
+"""
 
 REQUESTS: Final = pa.schema(
     [

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kvcap.formats.base import ReadOptions, ReadReport, Trace
 
 if TYPE_CHECKING:
-    import polars as pl
-    import pyarrow as pa
+    from kvcap.formats.arrow_chunks import ArrowChunk
+    from kvcap.formats.chunks import Chunk
+    from kvcap.formats.sources import Source
 
 __all__ = ["ReadOptions", "ReadReport", "Trace", "open_table", "open_trace"]
-
-
-def open_table(table: pa.Table | pl.DataFrame, options: ReadOptions | None = None) -> Trace:
-    """Take an Arrow table or a Polars frame for a trace.
-
-    Raises
-    ------
-    SchemaError
-        If it has neither ``token_ids``, nor ``hash_ids`` with ``input_length``.
-    """
-    from kvcap.formats.table_trace import TableTrace
-
-    return TableTrace(table, options or ReadOptions())
 
 
 def open_trace(paths: Sequence[str], options: ReadOptions | None = None) -> Trace:
@@ -60,7 +48,55 @@ def open_trace(paths: Sequence[str], options: ReadOptions | None = None) -> Trac
     options = options or ReadOptions()
     sources = expand(paths)
     if is_parquet(sources[0]):
-        from kvcap.formats.parquet_trace import ParquetTrace
+        from kvcap.formats.stored_trace import StoredTrace, stored_files
 
-        return ParquetTrace(sources, options)
-    return LogTrace(sources, options)
+        parts = stored_files(sources)
+        if parts is not None:
+            return StoredTrace(parts, options)
+    return LogTrace([source.name for source in sources], _chunks(sources), options)
+
+
+def open_table(table: Any, options: ReadOptions | None = None) -> Trace:
+    """Open a table in memory for one reading: Arrow, Polars, or whatever else exports Arrow data.
+
+    Parameters
+    ----------
+    table
+        One row per request, with the columns that a log has (``token_ids``, ``hash_ids`` and so on), or a
+        trace of kvcap.
+    options
+        How to read it.
+
+    Raises
+    ------
+    UsageError
+        If it is no table, or an option is wrong for it.
+    TraceError
+        If a row is wrong, or there is none.
+    """
+    import pyarrow as pa
+
+    from kvcap.errors import UsageError
+    from kvcap.formats.arrow_chunks import table_chunks
+    from kvcap.formats.log_trace import LogTrace
+    from kvcap.formats.stored_trace import StoredTrace, stored_table
+
+    options = options or ReadOptions()
+    if not hasattr(table, "__arrow_c_stream__"):
+        raise UsageError(
+            f"a {type(table).__name__} is no source, expected paths, or an Arrow or Polars table"
+        )
+    arrow = table if isinstance(table, pa.Table) else pa.table(table)
+    part = stored_table(arrow)
+    if part is not None:
+        return StoredTrace([part], options)
+    return LogTrace(["table"], table_chunks(arrow, "table"), options)
+
+
+def _chunks(sources: Sequence[Source]) -> Iterator[Chunk | ArrowChunk]:
+    from kvcap.formats.arrow_chunks import read_parquet_chunks
+    from kvcap.formats.chunks import read_chunks
+    from kvcap.formats.sources import is_parquet
+
+    for source in sources:
+        yield from read_parquet_chunks(source) if is_parquet(source) else read_chunks(source)

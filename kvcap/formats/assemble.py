@@ -73,6 +73,7 @@ class Assembler:
         self._ids: list[NDArray[np.uint64]] = []
         self._lengths: list[int] = []
         self._pools: list[str | None] = []
+        self._paths: list[str] = []
 
     @property
     def is_full(self) -> bool:
@@ -130,6 +131,7 @@ class Assembler:
         self._rows.append(row)
         self._times.append(time_us)
         self._pools.append(pool)
+        self._paths.append(path)
         self._weight += _IDS_PER_ROW + (len(row.text) // _CHARACTERS_PER_ID if row.text else 0)
         if time_us is not None:
             if self._last_us is not None and time_us < self._last_us:
@@ -248,7 +250,11 @@ class Assembler:
 
     def _payload(self, rows: list[Row]) -> list[Any]:
         if self.kind == "request_json":
-            return [pa.array([row.text for row in rows], type=pa.string())]
+            return [
+                pa.array([row.text for row in rows], type=pa.string()),
+                pa.array(self._paths, type=pa.string()),
+                pa.array([row.line for row in rows], type=pa.int64()),
+            ]
         if self.kind == "token_ids":
             return [
                 list_array(self._ids, TOKEN_IDS),
@@ -276,7 +282,7 @@ class Assembler:
         """Say what only the whole log shows."""
         if self._partial_floor and not self._partial_ceil:
             self.report.notice(
-                "ids cover full blocks only (floor): the tail of a prompt has no id, and still counts as input tokens"
+                "ids cover full blocks only (floor): the tail of a prompt has no id, but its tokens count"
             )
         elif self._partial_ceil and not self._partial_floor:
             self.report.notice("ids cover a partial last block too (ceil)")

@@ -36,6 +36,11 @@ class Chunk:
     data: bytes
     is_document: bool = False
 
+    @property
+    def size(self) -> int:
+        """Bytes of the lines."""
+        return len(self.data)
+
 
 def read_chunks(source: Source) -> Iterator[Chunk]:
     """Yield the lines of one file in chunks of a few MiB, without a byte order mark.

@@ -37,7 +37,7 @@ class KeptColumn:
         if value is None:
             return None
         if kind == pa.string():
-            return value if type(value) is str else orjson.dumps(value).decode()
+            return value if type(value) is str else orjson.dumps(value, default=str).decode().strip('"')
         if type(value) is bool and kind == pa.bool_():
             return value
         if type(value) is int and kind == pa.int64() and INT64_MIN <= value <= INT64_MAX:

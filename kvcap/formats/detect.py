@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kvcap.errors import EmptyTraceError, RecordError, UnknownFormatError, UsageError
+from kvcap.formats.arrow_chunks import ArrowChunk
 from kvcap.formats.base import ReadOptions
 from kvcap.formats.chunks import Chunk
 from kvcap.formats.dialect import Dialect
@@ -16,7 +17,7 @@ from kvcap.formats.rows import FieldError
 MAX_RECORDS: Final = 1000
 
 
-def detect(chunk: Chunk, options: ReadOptions) -> Dialect:
+def detect(chunk: Chunk | ArrowChunk, options: ReadOptions) -> Dialect:
     """Return the dialect that the user names, or that the first records show.
 
     Raises
@@ -65,7 +66,10 @@ def detect(chunk: Chunk, options: ReadOptions) -> Dialect:
     )
 
 
-def _first_records(chunk: Chunk) -> Iterator[tuple[int, Any]]:
+def _first_records(chunk: Chunk | ArrowChunk) -> Iterator[tuple[int, Any]]:
+    if isinstance(chunk, ArrowChunk):
+        yield from chunk.first_records()
+        return
     if chunk.is_document:
         try:
             document = decode_line(chunk.data)

@@ -5,9 +5,9 @@
     {"hash_ids": [0, 1, 2], "input_length": 1400, "block_size": 512, "block_tokens": [512, 512, 376],
      "timestamp": 27482, "output_length": 52, "session_id": "s", "model": "m"}
 
-``hash_ids`` and ``input_length`` are required. Ids are integers of 64 bits, signed or unsigned, or strings. Where a
-record has no ``block_size``, ``--block-size`` gives it. ``block_tokens`` weighs each block; without it the
-last block weighs what is left of ``input_length``. ``timestamp`` is in milliseconds unless its size
+``hash_ids`` and ``input_length`` are required. Ids are integers of 64 bits, signed or unsigned, or strings.
+Where a record has no ``block_size``, ``--block-size`` gives it. ``block_tokens`` weighs each block; without
+it the last block weighs what is left of ``input_length``. ``timestamp`` is in milliseconds unless its size
 shows another unit; ``timestamp_ms`` is another name for it. ``chat_id`` is another name for ``session_id``.
 """
 
@@ -19,6 +19,7 @@ from typing import Any
 from kvcap.formats.dialect import Dialect, has
 from kvcap.formats.rows import (
     FieldError,
+    Ids,
     Row,
     Skip,
     Values,
@@ -39,7 +40,7 @@ def read_hash_ids(record: Any, values: Values) -> Iterator[Row | Skip]:
         required(record, "hash_ids", "a list of ids: without them there are no blocks"), "hash_ids"
     )
     weights = record.get("block_tokens")
-    count = len(ids) if type(ids) is list else ids.values.size
+    count = ids.values.size if isinstance(ids, Ids) else len(ids)
     yield Row(
         ids=ids,
         timestamp=record.get("timestamp", record.get("timestamp_ms")),

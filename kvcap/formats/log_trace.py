@@ -1,18 +1,19 @@
-"""Logs of one record a line as a trace: chunks to records to rows to batches."""
+"""Logs as a trace: chunks to records to rows to batches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from kvcap.errors import EmptyTraceError, UsageError
+from kvcap.formats.arrow_chunks import ArrowChunk
 from kvcap.formats.assemble import Assembler
 from kvcap.formats.base import ReadOptions, ReadReport, TimestampUnit
-from kvcap.formats.chunks import Chunk, read_chunks
+from kvcap.formats.chunks import Chunk
 from kvcap.formats.columns import kept_columns
 from kvcap.formats.detect import detect
 from kvcap.formats.dialect import Dialect
@@ -20,7 +21,6 @@ from kvcap.formats.parallel import default_threads, map_in_order
 from kvcap.formats.records import Outcome, read_chunk
 from kvcap.formats.rows import Row
 from kvcap.formats.sorting import sorted_by_time
-from kvcap.formats.sources import Source
 from kvcap.formats.timestamps import detect_unit
 from kvcap.schema import TraceKind
 
@@ -29,7 +29,16 @@ PLAIN_BYTES: Final = 4 << 20
 
 
 class LogTrace:
-    """A trace read from logs of one record a line; see :class:`kvcap.formats.base.Trace`.
+    """A trace read from chunks of records; see :class:`kvcap.formats.base.Trace`.
+
+    Parameters
+    ----------
+    names
+        The sources, as the user named them.
+    chunks
+        Their records, in replay order.
+    options
+        How to read them.
 
     Raises
     ------
@@ -39,14 +48,16 @@ class LogTrace:
         If an option names a column that is not there.
     """
 
-    def __init__(self, sources: Sequence[Source], options: ReadOptions) -> None:
+    def __init__(
+        self, names: Sequence[str], chunks: Iterator[Chunk | ArrowChunk], options: ReadOptions
+    ) -> None:
         self._options = options
-        self._chunks = _all_chunks(sources)
+        self._chunks = chunks
         first = next(self._chunks, None)
         if first is None:
-            raise EmptyTraceError(sources[0].name, "is empty, expected at least one request")
+            raise EmptyTraceError(names[0], "is empty, expected at least one request")
         dialect = detect(first, options)
-        self.report = ReadReport(dialect.name, tuple(source.name for source in sources))
+        self.report = ReadReport(dialect.name, tuple(names))
         columns = options.keep + ((options.pool,) if options.pool is not None else ())
         self._read = partial(read_chunk, dialect=dialect, columns=columns)
         self._first = (first, self._read(first, compiled=False))
@@ -121,13 +132,13 @@ class LogTrace:
             )
         assembler.finish()
 
-    def _parsed(self) -> Iterator[Any]:
+    def _parsed(self) -> Generator[tuple[str, list[Outcome]], None, None]:
         chunk, outcomes = self._first
-        size = len(chunk.data)
+        size = chunk.size
         yield chunk.path, outcomes
         del chunk, outcomes, self._first
         for chunk in self._chunks:
-            size += len(chunk.data)
+            size += chunk.size
             if size > PLAIN_BYTES:
                 break
             yield chunk.path, self._read(chunk, compiled=False)
@@ -136,10 +147,5 @@ class LogTrace:
         threads = self._options.threads or default_threads()
         yield from map_in_order(self._read_compiled, chain([chunk], self._chunks), threads)
 
-    def _read_compiled(self, chunk: Chunk) -> tuple[str, list[Outcome]]:
+    def _read_compiled(self, chunk: Chunk | ArrowChunk) -> tuple[str, list[Outcome]]:
         return chunk.path, self._read(chunk, compiled=True)
-
-
-def _all_chunks(sources: Sequence[Source]) -> Iterator[Chunk]:
-    for source in sources:
-        yield from read_chunks(source)

@@ -1,8 +1,8 @@
 """Decode the lines of a chunk and read each with a dialect.
 
 Long lists of integers are nearly all of a log of ids. Measured on 1.03 GB of JSON Lines with 94 M ids (Python
-3.11, seconds of one thread): orjson into lists 2.4 and 3 more into NumPy, pysimdjson ``as_buffer`` 1.8, polars,
-duckdb and pyarrow.json 10 or more; the integer arrays cut out by a compiled kernel and orjson for
+3.11, seconds of one thread): orjson into lists 2.4 and 3 more into NumPy, pysimdjson ``as_buffer`` 1.8,
+polars, duckdb and pyarrow.json 10 or more; the integer arrays cut out by a compiled kernel and orjson for
 what is left 1.3. None of the libraries releases the interpreter lock while it parses, so they scale by
 processes alone, which cost half a second to start and a copy of every id; the kernel runs in
 threads, which cost nothing. So orjson reads the JSON, and the kernel the lists of integers.
@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from kvcap.errors import RecordError
+from kvcap.formats.arrow_chunks import ARROW_VALUES, ArrowChunk
 from kvcap.formats.chunks import Chunk
 from kvcap.formats.dialect import Dialect
 from kvcap.formats.rows import PLAIN_VALUES, CutValues, FieldError, Row, Skip, Values, show
@@ -24,7 +25,9 @@ Outcome = Row | Skip | RecordError
 _WHITESPACE = b" \t\r\n"
 
 
-def read_chunk(chunk: Chunk, dialect: Dialect, columns: tuple[str, ...], *, compiled: bool) -> list[Outcome]:
+def read_chunk(
+    chunk: Chunk | ArrowChunk, dialect: Dialect, columns: tuple[str, ...], *, compiled: bool
+) -> list[Outcome]:
     """Return what every record of a chunk comes to, in order.
 
     Parameters
@@ -40,6 +43,12 @@ def read_chunk(chunk: Chunk, dialect: Dialect, columns: tuple[str, ...], *, comp
         ways give the same rows and errors.
     """
     outcomes: list[Outcome] = []
+    if isinstance(chunk, ArrowChunk):
+        for line, record in chunk.records():
+            error = _read_record(record, ARROW_VALUES, dialect, columns, line, outcomes)
+            if error is not None:
+                outcomes.append(RecordError(chunk.path, line, error.field, error.reason))
+        return outcomes
     if compiled and dialect.decode is None and dialect.kind != "request_json" and not chunk.is_document:
         for line, text, record, values in _cut_records(chunk):
             if record is not None and _read_record(record, values, dialect, columns, line, outcomes) is None:
@@ -75,10 +84,8 @@ def decode_line(text: bytes) -> Any:
         try:
             text.decode()
         except UnicodeDecodeError as wrong:
-            raise FieldError(
-                "",
-                f"is not UTF-8 (byte 0x{text[wrong.start]:02x} at column {wrong.start + 1}), expected UTF-8 text",
-            ) from None
+            where = f"byte 0x{text[wrong.start]:02x} at column {wrong.start + 1}"
+            raise FieldError("", f"is not UTF-8 ({where}), expected UTF-8 text") from None
         shown = show(text.strip().decode())
         raise FieldError("", f"is {shown}, expected JSON ({error.msg} at column {error.colno})") from None
 

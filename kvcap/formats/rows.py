@@ -152,12 +152,25 @@ class CutValues(Values):
 PLAIN_VALUES: Final = Values()
 
 
+def integer_flags(values: NDArray[np.integer[Any]]) -> int:
+    """Return the flags of an array of integers."""
+    if values.size == 0:
+        return 0
+    return _flags(int(values.min()), int(values.max()))
+
+
+def _flags(least: int, most: int) -> int:
+    flags = NEGATIVE if least < 0 else 0
+    if most > INT64_MAX:
+        return flags | ABOVE_INT64 | ABOVE_UINT32
+    return flags | (ABOVE_UINT32 if most > 2**32 - 1 else 0)
+
+
 def _from_python(value: list[int]) -> Ids:
     if not value:
         return Ids(np.empty(0, dtype=np.uint64))
     least, most = min(value), max(value)
-    flags = (NEGATIVE if least < 0 else 0) | (ABOVE_INT64 if most > INT64_MAX else 0)
-    flags |= ABOVE_UINT32 if most > 2**32 - 1 else 0
+    flags = _flags(least, most)
     if least < 0 and most > INT64_MAX:
         return Ids(np.array([item & UINT64_MAX for item in value], dtype=np.uint64), flags)
     if least < 0:

@@ -28,7 +28,8 @@ _EPOCH_FROM: Final[tuple[tuple[float, TimestampUnit], ...]] = (
     (1e8, "s"),
 )
 _ISO: Final = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?\s*(Z|z|UTC|[+-]\d\d(?::?\d\d)?)?\Z"
+    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?\s*"
+    r"(Z|z|UTC|[+-]\d\d(?::?\d\d)?)?\Z"
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -63,6 +64,8 @@ def to_microseconds(value: Any, unit: TimestampUnit, field: str = "timestamp") -
     FieldError
         If it is neither a finite number nor a date, or beyond 64 bits.
     """
+    if isinstance(value, datetime):
+        return (value.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
     number = number_of(value)
     if number is None:
         return _from_date(value, field)

@@ -7,8 +7,8 @@
     {"token_ids": [1, 2, 3], "output_length": 2}
     {"tokens": []}
 
-The shapes may be mixed in one file. Token ids are integers from 0 to 2**32 - 1; an empty list is a request of no
-blocks. ``timestamp`` is in milliseconds unless its size shows another unit.
+The shapes may be mixed in one file. Token ids are integers from 0 to 2**32 - 1; an empty list is a request
+of no blocks. ``timestamp`` is in milliseconds unless its size shows another unit.
 """
 
 from __future__ import annotations

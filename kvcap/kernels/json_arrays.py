@@ -74,7 +74,7 @@ def find_integer_arrays(data: bytes) -> IntegerArrays:
 
 
 @jit
-def _find(text, line_starts, line_arrays, irregular, starts, ends, offsets, flags, values):  # type: ignore[no-untyped-def]
+def _find(text, line_starts, line_arrays, irregular, starts, ends, offsets, flags, values):
     line = 0
     n_arrays = 0
     in_string = False
@@ -109,7 +109,7 @@ def _find(text, line_starts, line_arrays, irregular, starts, ends, offsets, flag
 
 
 @jit
-def _integers(text, i, values, n_values):  # type: ignore[no-untyped-def]
+def _integers(text, i, values, n_values):
     """Return (end, n_values, flags) of the integers from ``i`` to a bracket; end is 0 if it is no such array.
 
     The line feed at the end of ``text`` stops every loop. A flag without an end marks a number that

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Final
 
 from kvcap.cli.options import add_force, add_output, add_quiet, add_reading_options, read_options
 
-NAME = "convert"
-HELP = "Write one Parquet trace from one or many request logs."
+HELP: Final = "Write one Parquet trace from one or many request logs."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,17 +36,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Convert, and say what was read."""
-    from kvcap.cli.notices import report_lines
+    from kvcap.cli.progress import Progress
+    from kvcap.cli.reading_text import reading_lines
     from kvcap.convert import ConvertOptions, convert
 
-    result = convert(
-        args.inputs,
-        args.output,
-        read_options(args),
-        ConvertOptions(target=args.to, anonymize=args.anonymize, force=args.force),
-    )
+    with Progress(quiet=args.quiet) as progress:
+        result = convert(
+            args.inputs,
+            args.output,
+            read_options(args),
+            ConvertOptions(target=args.to, anonymize=args.anonymize, force=args.force),
+            progress=progress,
+        )
     if not args.quiet:
-        print(f"{result.path}: {result.report.requests:,} requests", file=sys.stderr)
-        for line in report_lines(result.report):
+        print(f"{result.path}: {result.report.requests:,} requests ({result.kind})", file=sys.stderr)
+        for line in reading_lines(result.report):
             print(line, file=sys.stderr)
     return 0

@@ -1,0 +1,157 @@
+"""Arrow columns as chunks of records: foreign Parquet files and tables in memory.
+
+Every dialect reads them as it reads JSON: a row is a record. Lists of integers stay in their columns, so
+that no Python object is made per id. A directory in the form of Hive (``day=2026-08-01/part.parquet``) gives
+its names and values as further columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kvcap.formats.parquet_files import open_parquet, row_group_sizes
+from kvcap.formats.rows import Ids, Values, integer_flags
+from kvcap.formats.sources import Source
+
+_MAX_ROWS: Final = 1 << 14
+_MAX_VALUES: Final = 1 << 20
+_DETECTION_ROWS: Final = 100
+
+
+@dataclass(frozen=True)
+class ArrowChunk:
+    """Rows of one table.
+
+    Parameters
+    ----------
+    path
+        The file, as the user named it.
+    first_line
+        Number of the first row, from 1.
+    batch
+        The rows.
+    partition
+        Columns that the path gives.
+    """
+
+    path: str
+    first_line: int
+    batch: pa.RecordBatch
+    partition: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the rows."""
+        return int(self.batch.nbytes)
+
+    def first_records(self) -> Iterator[tuple[int, Any]]:
+        """Yield number and record of the first rows, with plain lists."""
+        records = _readable(self.batch.slice(0, _DETECTION_ROWS)).to_pylist()
+        for index, record in enumerate(records):
+            yield self.first_line + index, dict(self.partition) | record
+
+    def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield number and record of every row; lists of integers are :class:`ColumnList`."""
+        batch = _readable(self.batch)
+        columns = [_column_values(batch.column(index)) for index in range(batch.num_columns)]
+        names = batch.schema.names
+        constant = dict(self.partition)
+        for index in range(batch.num_rows):
+            record = dict(constant)
+            record.update((name, column[index]) for name, column in zip(names, columns, strict=True))
+            yield self.first_line + index, record
+
+
+def read_parquet_chunks(source: Source) -> Iterator[ArrowChunk]:
+    """Yield the rows of a Parquet file in bounded chunks.
+
+    Raises
+    ------
+    SchemaError
+        If the file is damaged.
+    """
+    partition = tuple(
+        (name, unquote(value))
+        for name, equals, value in (part.partition("=") for part in source.path.split("/")[:-1])
+        if equals and name
+    )
+    with open_parquet(source.name, source.filesystem, source.path) as file:
+        lists = [field.name for field in file.schema_arrow if pa.types.is_nested(field.type)]
+        line = 1
+        for group, (rows, values) in enumerate(row_group_sizes(file, lists)):
+            size = max(1, min(_MAX_ROWS, _MAX_VALUES // max(1, values // max(1, rows))))
+            for batch in file.iter_batches(batch_size=size, row_groups=[group]):
+                if batch.num_rows:
+                    yield ArrowChunk(source.name, line, batch, partition)
+                    line += batch.num_rows
+
+
+def table_chunks(table: pa.Table, name: str) -> Iterator[ArrowChunk]:
+    """Yield the rows of a table in memory in bounded chunks."""
+    line = 1
+    for batch in table.to_batches(max_chunksize=_MAX_ROWS):
+        if batch.num_rows:
+            yield ArrowChunk(name, line, batch)
+            line += batch.num_rows
+
+
+class ColumnList:
+    """One list of integers in its column."""
+
+    __slots__ = ("flags", "values")
+
+    def __init__(self, values: NDArray[np.uint64], flags: int) -> None:
+        self.values = values
+        self.flags = flags
+
+
+class ArrowValues(Values):
+    """Values of a record whose lists may stand in columns."""
+
+    __slots__ = ()
+
+    def integers(self, value: Any, field: str) -> Ids:
+        """Return a list of integers of 64 bits, signed or unsigned."""
+        if type(value) is ColumnList:
+            return Ids(value.values, value.flags)
+        return Values.integers(self, value, field)
+
+
+ARROW_VALUES: Final = ArrowValues()
+
+
+def _readable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch whose times fit Python's: whole microseconds without a zone, which are UTC."""
+    arrays = [
+        column.cast(pa.timestamp("us"), safe=False) if pa.types.is_timestamp(column.type) else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def _column_values(column: pa.Array) -> Sequence[Any]:
+    kind = column.type
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if not is_list or not pa.types.is_integer(kind.value_type) or column.null_count == len(column):
+        return column.to_pylist()  # type: ignore[no-any-return]
+    if column.flatten().null_count:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    values = column.flatten().to_numpy(zero_copy_only=False)
+    lengths = np.asarray(column.value_lengths().fill_null(0), dtype=np.int64)
+    ends = np.cumsum(lengths)
+    bits = values.astype(np.int64).view(np.uint64) if values.dtype.kind == "i" else values.astype(np.uint64)
+    plain = integer_flags(values) == 0
+    valid = column.is_valid().to_pylist()
+    return [
+        ColumnList(bits[end - length : end], 0 if plain else integer_flags(values[end - length : end]))
+        if ok
+        else None
+        for end, length, ok in zip(ends.tolist(), lengths.tolist(), valid, strict=True)
+    ]

@@ -1,0 +1,196 @@
+"""Traces that kvcap made, in Parquet or in memory, read back as they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kvcap.errors import EmptyTraceError, SchemaError, UsageError
+from kvcap.formats.base import ReadOptions, ReadReport
+from kvcap.formats.parquet_files import open_parquet, read_provenance, read_schema_name, row_group_sizes
+from kvcap.formats.sorting import sorted_by_time
+from kvcap.formats.sources import Source, is_parquet
+from kvcap.schema import PAYLOAD_COLUMNS, SCHEMA_VERSION, TraceKind, trace_kind, trace_schema
+
+MAX_BATCH_IDS: Final = 1 << 22
+_MAX_ROWS: Final = 1 << 17
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file or table of a trace: its name, its schema, and how to read some of its columns."""
+
+    name: str
+    schema: pa.Schema
+    read: Callable[[list[str], list[str]], Iterator[pa.RecordBatch]]
+
+
+def stored_files(sources: Sequence[Source]) -> list[Part] | None:
+    """Return the files of a trace that kvcap wrote, or None if the first one is something else.
+
+    Raises
+    ------
+    SchemaError
+        If the first one is a trace and another is not, or one is of a newer version.
+    """
+    parts: list[Part] = []
+    for source in sources:
+        if not is_parquet(source):
+            raise SchemaError(source.name, "a Parquet trace, as the first input is", "something else")
+        with open_parquet(source.name, source.filesystem, source.path) as file:
+            schema = file.schema_arrow
+        if not parts and not _is_trace(source.name, schema):
+            return None
+        parts.append(Part(source.name, schema, partial(_read_file, source)))
+    return parts
+
+
+def stored_table(table: pa.Table) -> Part | None:
+    """Return a table that is a trace of kvcap, or None."""
+    if not _is_trace("table", table.schema):
+        return None
+    return Part("table", table.schema, lambda columns, _: iter(table.select(columns).to_batches(_MAX_ROWS)))
+
+
+def _is_trace(name: str, schema: pa.Schema) -> bool:
+    table = read_schema_name(schema)
+    if table is None or trace_kind(schema) is None:
+        return False
+    if table[0] != "trace":
+        raise SchemaError(name, "a trace", f"the table {table[0]}")
+    if table[1] > SCHEMA_VERSION:
+        raise SchemaError(name, f"a trace of version {SCHEMA_VERSION} or older", f"version {table[1]}")
+    return True
+
+
+def _read_file(source: Source, columns: list[str], payload: list[str]) -> Iterator[pa.RecordBatch]:
+    with open_parquet(source.name, source.filesystem, source.path) as file:
+        for group, (rows, values) in enumerate(row_group_sizes(file, payload)):
+            per_row = max(1, values // max(1, rows))
+            size = max(1, min(_MAX_ROWS, MAX_BATCH_IDS // per_row))
+            yield from file.iter_batches(batch_size=size, row_groups=[group], columns=columns)
+
+
+class StoredTrace:
+    """A trace of kvcap in one or more parts; see :class:`kvcap.formats.base.Trace`.
+
+    ``request_id`` runs on over all parts. A trace is chained if it is one part that says so: ids of two
+    conversions have nothing to do with each other.
+
+    Raises
+    ------
+    SchemaError
+        If a part lacks a column that the first one has.
+    UsageError
+        If an option names a column that is not there.
+    """
+
+    def __init__(self, parts: Sequence[Part], options: ReadOptions) -> None:
+        self._parts = parts
+        self._options = options
+        self.report = ReadReport("trace", tuple(part.name for part in parts))
+        self.schema, self.kind = _target_schema(parts[0], options)
+        self.chained = len(parts) == 1 and bool(read_provenance(parts[0].schema).get("chained"))
+        for part in parts:
+            for field in self.schema:
+                if field.name not in part.schema.names:
+                    raise SchemaError(part.name, f"a column {field.name}", ", ".join(part.schema.names))
+        if options.pool is not None and options.pool not in parts[0].schema.names:
+            raise UsageError(f"--pool {options.pool}: {parts[0].name} has no such column")
+        self._batches: Iterator[pa.RecordBatch] | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the requests in replay order; may be called once."""
+        if self._batches is not None:
+            raise UsageError("a trace is read once, expected a newly opened one")
+        self._batches = self._make_batches()
+        if self._options.sort_by_time:
+            self._batches = sorted_by_time(self._batches, self.schema)
+        return self._batches
+
+    def close(self) -> None:
+        """Release the files."""
+        if self._batches is not None:
+            self._batches.close()  # type: ignore[attr-defined]
+
+    def _make_batches(self) -> Iterator[pa.RecordBatch]:
+        wanted = self._options.max_requests
+        payload = [field.name for field in PAYLOAD_COLUMNS[self.kind]]
+        columns = [name for name in self.schema.names if name != "request_id"]
+        if self._options.pool is not None and self._options.pool not in columns:
+            columns.append(self._options.pool)
+        last: int | None = None
+        for part in self._parts:
+            for batch in part.read(columns, payload):
+                left = (
+                    batch.num_rows if wanted is None else min(batch.num_rows, wanted - self.report.requests)
+                )
+                if left == 0:
+                    continue
+                converted = self._convert(batch.slice(0, left), part.name)
+                last = self._count(converted, last, part.name)
+                yield converted
+                if wanted is not None and self.report.requests >= wanted:
+                    return
+        if self.report.requests == 0:
+            raise EmptyTraceError(self._parts[0].name, "holds no request")
+
+    def _convert(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+        first = self.report.requests
+        arrays = []
+        for field in self.schema:
+            column: Any
+            if field.name == "request_id":
+                column = pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64))
+            elif field.name == "pool" and self._options.pool is not None:
+                column = batch.column(self._options.pool)
+            else:
+                column = batch.column(field.name)
+            try:
+                arrays.append(column if column.type == field.type else pc.cast(column, field.type))
+            except pa.ArrowException as error:
+                raise SchemaError(
+                    name, f"{field.name} as {field.type}", f"{column.type} ({error})"
+                ) from error
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _count(self, batch: pa.RecordBatch, last: int | None, name: str) -> int | None:
+        self.report.records += batch.num_rows
+        self.report.requests += batch.num_rows
+        times = batch.column("timestamp").drop_null().cast(pa.int64()).to_numpy()
+        if self._options.sort_by_time and times.size < batch.num_rows:
+            raise SchemaError(name, "a timestamp in every request, since they are put in order", "nulls")
+        if last is not None:
+            times = np.concatenate(([last], times))
+        self.report.backward_timestamps += int(np.count_nonzero(np.diff(times) < 0))
+        if self.kind == "hash_ids":
+            self._count_lengths(batch)
+        return int(times[-1]) if times.size else last
+
+    def _count_lengths(self, batch: pa.RecordBatch) -> None:
+        columns = batch.select(["hash_ids", "input_length", "block_size", "block_tokens"])
+        plain = columns.filter(pc.is_null(columns.column("block_tokens")))
+        count = pc.list_value_length(plain.column("hash_ids")).to_numpy(zero_copy_only=False)
+        size = plain.column("block_size").to_numpy(zero_copy_only=False)
+        needed = -(-plain.column("input_length").to_numpy(zero_copy_only=False) // size)
+        self.report.overfull_requests += int(np.count_nonzero(count > needed))
+        self.report.underfull_requests += int(np.count_nonzero(count < needed))
+
+
+def _target_schema(part: Part, options: ReadOptions) -> tuple[pa.Schema, TraceKind]:
+    kind = trace_kind(part.schema)
+    assert kind is not None
+    own = set(trace_schema(kind).names)
+    extra = [field for field in part.schema if field.name not in own]
+    for column in options.keep:
+        if column not in part.schema.names:
+            raise UsageError(f"--keep {column}: {part.name} has no such column")
+    if options.keep:
+        extra = [field for field in extra if field.name in options.keep]
+    return trace_schema(kind, tuple(extra)), kind
