@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import asdict, fields
+from fractions import Fraction
+from math import ceil
 from typing import TYPE_CHECKING, TextIO
 
-from kvcap.analysis.answer import CapacityRow
+from kvcap.analysis.answer import HEADLINE_PERCENT, CapacityRow
 from kvcap.analysis.answer_json import answer_to_dict, percentile_name
 from kvcap.cli.tables import print_table
 from kvcap.units import format_percent, format_size
@@ -67,9 +69,28 @@ def _heading(run: RunInfo, together: PoolAnswer) -> list[str]:
         "; ".join(parts),
         f"read as {run.reading.format_name} ({run.kind})",
     ]
-    if run.bytes_note:
-        lines.append(run.bytes_note)
-    return lines + _reading_lines(run)
+    return lines + _sizing_lines(run, together) + _reading_lines(run)
+
+
+def _sizing_lines(run: RunInfo, together: PoolAnswer) -> list[str]:
+    """Return whose bytes these are; for a model that is not linear in tokens, what others would say."""
+    sizing = run.sizing
+    if sizing is None:
+        return []
+    lines = [sizing.description, *sizing.notes]
+    if sizing.length_costs:
+        lines.append(
+            f"{sizing.model} is not linear in tokens: this is its flat figure at {sizing.estimate_tokens:,} "
+            "tokens; by percentile of input length it and the p99 capacity would be"
+        )
+    p99 = together.samples.required_blocks.get(HEADLINE_PERCENT)
+    for cost in sizing.length_costs:
+        per_token = Fraction(cost.kv_bytes_per_token)
+        line = f"  p{cost.percent} ({cost.tokens:,} tokens): {float(per_token):,.0f} B/token"
+        if p99 is not None:
+            line += f", p99 capacity {format_size(p99 * ceil(per_token * run.block_size))}"
+        lines.append(line)
+    return lines
 
 
 def _reading_lines(run: RunInfo) -> list[str]:

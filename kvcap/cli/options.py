@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from kvcap.formats.base import ReadOptions
-    from kvcap.models import ModelBytesOptions
+    from kvcap.models import ModelBytes, ModelBytesOptions
     from kvcap.replay import ReplayOptions
 
 
@@ -161,11 +163,12 @@ def replay_options(args: argparse.Namespace) -> ReplayOptions:
         If a number is not what its option expects.
     """
     from kvcap.replay import ReplayOptions
-    from kvcap.units import parse_number, parse_percent
+    from kvcap.units import parse_percent
 
-    given = args.kv_bytes_per_token
     return ReplayOptions(
-        kv_bytes_per_token=None if given is None else parse_number(given, "--kv-bytes-per-token"),
+        kv_bytes_per_token=_bytes_per_token(args),
+        model_bytes=_model_bytes(args),
+        estimate_tokens=args.estimate_tokens,
         block_size=args.block_size,
         coarsen=args.coarsen,
         partial_block=args.partial_block,
@@ -269,7 +272,7 @@ def model_bytes_options(args: argparse.Namespace) -> ModelBytesOptions:
     UsageError
         If a precision is unknown or the parallel sizes do not divide.
     """
-    from kvcap.models import ModelBytesOptions
+    from kvcap.models import ModelBytes, ModelBytesOptions
 
     return ModelBytesOptions(
         kv_precision=args.kv_precision,
@@ -283,6 +286,38 @@ def model_bytes_options(args: argparse.Namespace) -> ModelBytesOptions:
         dp_attention=args.dp_attention,
         scope=args.scope,
     )
+
+
+def _bytes_per_token(args: argparse.Namespace) -> Fraction | None:
+    """Return the bytes per token that were given or calibrated; at most one source may speak."""
+    from kvcap.errors import UsageError
+
+    sources = {
+        "--kv-bytes-per-token": args.kv_bytes_per_token,
+        "--model": args.model,
+        "--calibrate": args.calibrate,
+    }
+    given = [name for name, value in sources.items() if value is not None]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} both say the bytes per token, expected one of them")
+    if args.calibrate is not None:
+        from kvcap.models import calibrate
+
+        return calibrate(args.calibrate)
+    if args.kv_bytes_per_token is not None:
+        from kvcap.units import parse_number
+
+        return parse_number(args.kv_bytes_per_token, "--kv-bytes-per-token")
+    return None
+
+
+def _model_bytes(args: argparse.Namespace) -> ModelBytes | None:
+    if args.model is None:
+        return None
+    from kvcap.models import model_bytes, resolve_model
+
+    model = resolve_model(args.model, models_file=args.models_file, assume=args.assume)
+    return model_bytes(model, model_bytes_options(args))
 
 
 def add_capacities(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from kvcap.errors import EmptyTraceError, UsageError
 from kvcap.queries import ReadAccount, Results, RunInfo
 from kvcap.replay.directory import ResultsDirectory
 from kvcap.replay.options import ReplayOptions
+from kvcap.replay.sizing import bytes_per_token, decimal_text
 from kvcap.replay.stream import StreamedTrace, stream
 from kvcap.replay.tables import curve_table, requests_table, reuse_runs_table
 
@@ -124,9 +124,8 @@ def _run_info(
     trace: Trace, streamed: StreamedTrace, options: ReplayOptions, pool_column: str | None
 ) -> RunInfo:
     n_requests = int(streamed.blocks.size)
-    block_bytes = None
-    if options.kv_bytes_per_token is not None:
-        block_bytes = math.ceil(options.kv_bytes_per_token * streamed.block_size)
+    per_token, sizing = bytes_per_token(options, streamed.input_tokens)
+    block_bytes = None if per_token is None else math.ceil(per_token * streamed.block_size)
     blocks = int(streamed.blocks.sum())
     return RunInfo(
         kvcap_version=__version__,
@@ -136,11 +135,11 @@ def _run_info(
         coarsen=options.coarsen,
         partial_block=options.partial_block or DEFAULT_PARTIAL_BLOCK[trace.kind],
         touch_order=options.touch_order,
-        target_percent=_decimal_text(options.target * 100),
-        warm_up_percent=_decimal_text(options.warm_up * 100),
+        target_percent=decimal_text(options.target * 100),
+        warm_up_percent=decimal_text(options.warm_up * 100),
         pool_column=pool_column,
-        kv_bytes_per_token=_optional_text(options.kv_bytes_per_token),
-        bytes_note=options.bytes_note,
+        kv_bytes_per_token=None if per_token is None else decimal_text(per_token),
+        sizing=sizing,
         block_bytes=block_bytes,
         requests=n_requests,
         warm_up_requests=math.floor(n_requests * options.warm_up),
@@ -157,19 +156,3 @@ def _account(report: ReadReport) -> ReadAccount:
     for name in ("sources", "bad_examples", "notices"):
         values[name] = tuple(values[name])
     return ReadAccount(**values)
-
-
-def _optional_text(number: Fraction | None) -> str | None:
-    return None if number is None else _decimal_text(number)
-
-
-def _decimal_text(number: Fraction) -> str:
-    """Return a fraction as exact decimal text, or as ``a/b`` where it has none."""
-    if number.denominator == 1:
-        return str(number.numerator)
-    for digits in range(1, 19):
-        scaled = number * 10**digits
-        if scaled.denominator == 1:
-            whole, part = divmod(scaled.numerator, 10**digits)
-            return f"{whole}.{part:0{digits}d}"
-    return str(number)

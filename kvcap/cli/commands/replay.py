@@ -8,6 +8,7 @@ from typing import Final
 from kvcap.cli.options import (
     add_capacities,
     add_force,
+    add_model_options,
     add_output,
     add_quiet,
     add_reading_options,
@@ -23,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("trace", nargs="+", metavar="TRACE", help="logs in replay order; - is stdin")
     add_replay_options(parser)
+    add_model_options(parser)
     add_capacities(parser)
     add_reading_options(parser)
     parser.add_argument("--out", metavar="DIR", help="keep the results as Parquet in this directory")
