@@ -272,7 +272,7 @@ def model_bytes_options(args: argparse.Namespace) -> ModelBytesOptions:
     UsageError
         If a precision is unknown or the parallel sizes do not divide.
     """
-    from kvcap.models import ModelBytes, ModelBytesOptions
+    from kvcap.models import ModelBytesOptions
 
     return ModelBytesOptions(
         kv_precision=args.kv_precision,

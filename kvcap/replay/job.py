@@ -9,12 +9,13 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kvcap._version import __version__
 from kvcap.blocks import DEFAULT_PARTIAL_BLOCK, BlockKeyer, BlockOptions
-from kvcap.errors import EmptyTraceError, UsageError
+from kvcap.errors import EmptyTraceError, TraceError, UsageError
 from kvcap.queries import ReadAccount, Results, RunInfo
 from kvcap.replay.directory import ResultsDirectory
 from kvcap.replay.options import ReplayOptions
@@ -74,7 +75,7 @@ def _replayed(
     keyer = BlockKeyer(
         BlockOptions(options.block_size, options.coarsen, options.partial_block), chained=trace.chained
     )
-    batches = _observed(trace, directory, progress, pooled=pool_column is not None)
+    batches = _observed(trace, directory, progress, pool_column)
     streamed = stream(batches, trace.schema, keyer)
     if streamed.blocks.size == 0:
         raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
@@ -86,16 +87,13 @@ def _observed(
     trace: Trace,
     directory: ResultsDirectory | None,
     progress: Callable[[int], None] | None,
-    *,
-    pooled: bool,
+    pool_column: str | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a trace, keeping and counting them on the way.
-
-    Requests that name no pool share one of their own, the empty name.
-    """
+    """Yield the batches of a trace, keeping and counting them on the way."""
     n_requests = 0
-    for original in trace.batches():
-        batch = _with_named_pools(original) if pooled else original
+    for batch in trace.batches():
+        if pool_column is not None:
+            _check_pools(batch, pool_column, trace.report)
         if directory is not None:
             directory.write_trace(batch)
         yield batch
@@ -104,9 +102,14 @@ def _observed(
             progress(n_requests)
 
 
-def _with_named_pools(batch: pa.RecordBatch) -> pa.RecordBatch:
-    index = batch.schema.get_field_index("pool")
-    return batch.set_column(index, batch.schema.field(index), pc.fill_null(batch.column(index), ""))
+def _check_pools(batch: pa.RecordBatch, pool_column: str, report: ReadReport) -> None:
+    missing = np.flatnonzero(pc.is_null(batch.column("pool")).to_numpy(zero_copy_only=False))
+    if missing.size:
+        request_id = batch.column("request_id")[int(missing[0])].as_py()
+        raise TraceError(
+            ", ".join(report.sources),
+            f"request {request_id}: {pool_column} is missing, expected a value, since it names the pool",
+        )
 
 
 def _tables(streamed: StreamedTrace, options: ReplayOptions, warm_up_requests: int) -> dict[str, pa.Table]:
