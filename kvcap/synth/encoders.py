@@ -96,8 +96,8 @@ class HashIds(Encoder):
     """Prompts as ids of their blocks, ``ceil(tokens / block_size)`` of them.
 
     New blocks get the next ids, from 0; the end of a session may leave some unused. Two blocks have one id
-    exactly if they and all before them hold the same tokens. An incomplete last block has an id of its own: once
-    complete it is another one.
+    exactly if they and all before them hold the same tokens. An incomplete last block has an id of its own:
+    once complete it is another one.
     """
 
     def __init__(self, options: SynthOptions) -> None:

@@ -50,7 +50,7 @@ def open_output(path: Path, *, force: bool) -> Iterator[ByteSink]:
 
 def _compressed(raw: IO[bytes], suffix: str, stack: ExitStack) -> ByteSink:
     if suffix == ".gz":
-        return stack.enter_context(gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0))
+        return stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0))
     if suffix == ".zst":
         import pyarrow as pa
 

@@ -132,14 +132,15 @@ def test_time_does_not_run_backwards_and_every_session_is_served_in_parallel_wit
 @pytest.mark.parametrize("profile", PROFILES)
 def test_token_ids_and_hash_ids_of_the_same_options_tell_of_the_same_full_blocks(profile: Profile) -> None:
     changes: dict[str, Any] = {
-        **{
-            "seed": 3,
-            "requests": 120,
-            "opening_tokens": 600,
-            "turn_tokens": 200,
-            "system_prompt_tokens": 500,
-        },
-        **{"context_tokens": 3000, "edit_percent": 20, "subagent_percent": 20, "document_tokens": 150},
+        "seed": 3,
+        "requests": 120,
+        "opening_tokens": 600,
+        "turn_tokens": 200,
+        "system_prompt_tokens": 500,
+        "context_tokens": 3000,
+        "edit_percent": 20,
+        "subagent_percent": 20,
+        "document_tokens": 150,
     }
     names: dict[bytes, int] = {}
     hashed = requests_of(profile, block_size=64, **changes)
