@@ -11,13 +11,15 @@ before the walk gets there, and so on: the whole segment misses. One number per 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numba import prange
 
 from kvcap.kernels._jit import parallel_jit
-from kvcap.kernels.segments import Int32Array, Int64Array, SegmentPaths
+
+if TYPE_CHECKING:
+    from kvcap.kernels.segments import Int32Array, Int64Array, SegmentPaths
 
 _NEVER: Final = -(1 << 62)
 
@@ -30,7 +32,7 @@ def fifo_hit_blocks(paths: SegmentPaths, capacities_blocks: Int64Array) -> Int64
     paths : SegmentPaths
         The trace.
     capacities_blocks : int64 (n_capacities,)
-        Cache sizes in blocks, in any order.
+        Cache sizes in blocks, in any order; one below 0 counts as 0.
 
     Returns
     -------
@@ -43,7 +45,7 @@ def fifo_hit_blocks(paths: SegmentPaths, capacities_blocks: Int64Array) -> Int64
     """
     hit_blocks = np.zeros((len(capacities_blocks), len(paths.path_offsets) - 1), np.int64)
     _simulate(
-        np.ascontiguousarray(capacities_blocks, np.int64),
+        np.maximum(capacities_blocks, 0, dtype=np.int64),
         paths.path_offsets,
         paths.path_segments,
         paths.segment_blocks,

@@ -15,15 +15,18 @@ nodes below it, and the oldest node is the oldest leaf: a linked list is all the
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numba import prange
 
 from kvcap.kernels._jit import jit, parallel_jit
-from kvcap.kernels.segments import Int32Array, Int64Array, SegmentPaths
+
+if TYPE_CHECKING:
+    from kvcap.kernels.segments import Int32Array, Int64Array, SegmentPaths
 
 _ABSENT: Final = -1
+_UNLIMITED: Final = 1 << 62
 
 
 def node_lru_hit_blocks(
@@ -40,7 +43,7 @@ def node_lru_hit_blocks(
     held_blocks : int64 (n_requests,)
         Blocks that each request occupies while it runs, its found ones and an incomplete last one included.
     capacities_blocks : int64 (n_capacities,)
-        Cache sizes in blocks, in any order.
+        Cache sizes in blocks, in any order; one below 0 counts as 0.
 
     Returns
     -------
@@ -53,7 +56,7 @@ def node_lru_hit_blocks(
     """
     hit_blocks = np.zeros((len(capacities_blocks), len(paths.path_offsets) - 1), np.int64)
     _simulate(
-        np.ascontiguousarray(capacities_blocks, np.int64),
+        np.maximum(capacities_blocks, 0, dtype=np.int64),
         paths.path_offsets,
         paths.path_segments,
         paths.segment_blocks,
@@ -92,9 +95,7 @@ def _simulate(
             while free < new_blocks + 1 and newer[n_segments] != n_segments:
                 free += _evict(newer[n_segments], segment_blocks, segment_parents, nodes, older, newer)
             if free >= new_blocks:
-                steps, hits = _lock(
-                    steps, hits, np.int64(2**62), path, segment_blocks, nodes, older, newer
-                )
+                steps, hits = _lock(steps, hits, _UNLIMITED, path, segment_blocks, nodes, older, newer)
                 for step in range(steps, len(path)):
                     nodes[path[step]] = path[-1]
                     free -= segment_blocks[path[step]]

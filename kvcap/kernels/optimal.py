@@ -8,30 +8,28 @@ prefix hit, and no policy that knows the future has more of them.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numba import prange
 
 from kvcap.kernels._jit import jit, parallel_jit
-from kvcap.kernels.segments import Int64Array
+
+if TYPE_CHECKING:
+    from kvcap.kernels.reuse_runs import Int64Array, ReuseRuns
 
 
-def optimal_hit_blocks(
-    run_requests: Int64Array,
-    run_sources: Int64Array,
-    run_blocks: Int64Array,
-    n_requests: int,
-    capacities_blocks: Int64Array,
-) -> Int64Array:
+def optimal_hit_blocks(runs: ReuseRuns, n_requests: int, capacities_blocks: Int64Array) -> Int64Array:
     """Return every request's leading consecutive hits under optimal replacement.
 
     Parameters
     ----------
-    run_requests, run_sources, run_blocks : int64 (n_runs,)
-        Reuse runs of requests 0 to n_requests - 1, ascending by (request, first block).
+    runs : ReuseRuns
+        All runs of requests 0 to n_requests - 1.
     n_requests
         Requests in the trace.
     capacities_blocks : int64 (n_capacities,)
-        Cache sizes in blocks, in any order.
+        Cache sizes in blocks, in any order; one below 0 counts as 0.
 
     Returns
     -------
@@ -40,17 +38,17 @@ def optimal_hit_blocks(
 
     Notes
     -----
-    O(runs log runs) time and O(runs) memory per capacity; capacities run in parallel. Source: Belady 1966; the
-    bypass is that a block need not enter the cache.
+    O(runs log runs) time and O(runs) memory per capacity; capacities run in parallel. Source: Belady 1966;
+    bypass means that a block need not enter the cache.
     """
     requests = np.arange(n_requests + 1)
     hit_blocks = np.zeros((len(capacities_blocks), n_requests), np.int64)
     _simulate(
-        np.ascontiguousarray(capacities_blocks, np.int64),
-        np.ascontiguousarray(run_blocks, np.int64),
-        np.searchsorted(run_requests, requests),
-        np.argsort(run_sources, kind="stable"),
-        np.searchsorted(np.sort(run_sources), requests),
+        np.maximum(capacities_blocks, 0, dtype=np.int64),
+        np.ascontiguousarray(runs.blocks, np.int64),
+        np.searchsorted(runs.request, requests),
+        np.argsort(runs.source_request, kind="stable"),
+        np.searchsorted(np.sort(runs.source_request), requests),
         hit_blocks,
     )
     return hit_blocks

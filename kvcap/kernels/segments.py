@@ -8,20 +8,21 @@ segment wherever the blocks of a span share their fate. A trace has at most two 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kvcap.kernels._jit import jit
 
-Int32Array: TypeAlias = npt.NDArray[np.int32]
-Int64Array: TypeAlias = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    from kvcap.kernels.reuse_runs import ReuseRuns
+
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class SegmentPaths:
+class SegmentPaths(NamedTuple):
     """Every request as a path of segments, from the root down.
 
     Segments are numbered so that a parent comes before its children.
@@ -45,19 +46,14 @@ class SegmentPaths:
 
 
 def segment_paths(
-    run_requests: Int64Array,
-    run_sources: Int64Array,
-    run_first_blocks: Int64Array,
-    run_blocks: Int64Array,
-    request_blocks: Int64Array,
-    lookup_blocks: Int64Array | None = None,
+    runs: ReuseRuns, request_blocks: Int64Array, lookup_blocks: Int64Array | None = None
 ) -> SegmentPaths:
     """Return the segments of a trace, and every request's path over them, from its reuse runs.
 
     Parameters
     ----------
-    run_requests, run_sources, run_first_blocks, run_blocks : int64 (n_runs,)
-        Reuse runs of requests 0 to n_requests - 1, ascending by (request, first block).
+    runs : ReuseRuns
+        All runs of requests 0 to n_requests - 1.
     request_blocks : int64 (n_requests,)
         Blocks that each request touches.
     lookup_blocks : int64 (n_requests,), optional
@@ -73,8 +69,8 @@ def segment_paths(
     n_requests = len(request_blocks)
     sources = np.full(n_requests, -1, np.int64)
     known = np.zeros(n_requests, np.int64)
-    sources[run_requests] = run_sources
-    known[run_requests] = run_first_blocks + run_blocks
+    sources[runs.request] = runs.source_request
+    known[runs.request] = runs.first_block + runs.blocks
     cold_starts = np.concatenate(([0], np.cumsum(request_blocks - known)))
     lookups = known if lookup_blocks is None else np.clip(lookup_blocks, 0, known)
     known_ends, lookup_ends = _ends_among_cold_blocks(sources, known, lookups, cold_starts)
