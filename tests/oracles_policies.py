@@ -6,7 +6,7 @@ returns the leading hit blocks of each prompt, in order.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 
 
 def blocks_of(prompt):
@@ -31,20 +31,6 @@ def fifo_hits(prompts, capacity):
                 queue.append(block)
                 if len(queue) > capacity:
                     queue.popleft()
-    return hits
-
-
-def lru_hits(prompts, capacity):
-    """Look the whole prompt up, then touch its blocks last to first."""
-    stack, hits = OrderedDict(), []
-    for prompt in prompts:
-        path = blocks_of(prompt)
-        hits.append(leading(path, stack))
-        for block in reversed(path):
-            stack[block] = None
-            stack.move_to_end(block)
-        while len(stack) > capacity:
-            stack.popitem(last=False)
     return hits
 
 

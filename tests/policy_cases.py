@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import settings
 from hypothesis import strategies as st
 from oracles_policies import blocks_of
 
 from kvcap.kernels.reuse_runs import ReuseRunScanner
 
 BLOCK_SIZE = 4
-
-small_traces = settings(deadline=None)
-"""A kernel's first call compiles it."""
 
 
 def prompts(most_requests=14, most_blocks=7):

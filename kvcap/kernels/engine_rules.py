@@ -17,8 +17,11 @@ import numpy as np
 from numba import prange
 
 from kvcap.kernels._jit import jit, parallel_jit
+from kvcap.kernels.reuse_runs import ReuseRunScanner
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from kvcap.kernels.reuse_runs import Int64Array, ReuseRuns, UInt64Array
 
 _PRIVATE: Final = np.uint64(0xD1B54A32D192ED03)
@@ -82,7 +85,7 @@ def _fill_with_private_blocks(
 
 
 def without_requests(
-    block_keys: UInt64Array, request_offsets: Int64Array, dropped: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    block_keys: UInt64Array, request_offsets: Int64Array, dropped: npt.NDArray[np.bool_]
 ) -> tuple[UInt64Array, Int64Array]:
     """Return keys and offsets with some requests emptied, so that the others keep their numbers.
 
@@ -98,6 +101,8 @@ def without_requests(
     uint64 (n_left,), int64 (n_requests + 1,)
     """
     blocks = np.diff(request_offsets)
+    if not dropped.any():
+        return block_keys, request_offsets
     left = np.where(dropped, 0, blocks)
     return (
         block_keys[np.repeat(~dropped, blocks)],
@@ -125,6 +130,53 @@ def lru_hit_blocks(runs: ReuseRuns, limit_blocks: Int64Array, capacities_blocks:
     capacities = np.maximum(capacities_blocks, 0, dtype=np.int64)
     _count_hits(runs.request, runs.blocks, runs.depth, capacities, hit_blocks)
     np.minimum(hit_blocks, limit_blocks, out=hit_blocks)
+    return hit_blocks
+
+
+def hit_blocks_of_admitted(
+    block_keys: UInt64Array,
+    request_offsets: Int64Array,
+    limit_blocks: Int64Array,
+    held_blocks: Int64Array,
+    capacities_blocks: Int64Array,
+    reserve_blocks: int = 0,
+) -> Int64Array:
+    """Return every request's hits under tail-first LRU where requests larger than the cache never enter.
+
+    Parameters
+    ----------
+    block_keys : uint64 (n_accesses,)
+        Prefix-chained keys of the blocks that requests touch.
+    request_offsets : int64 (n_requests + 1,)
+        Ascending from 0.
+    limit_blocks : int64 (n_requests,)
+        Blocks of each request that may hit.
+    held_blocks : int64 (n_requests,)
+        Blocks that each request occupies while it runs; with more than a capacity it is out of the stream
+        there and hits nothing.
+    capacities_blocks : int64 (n_capacities,)
+        Cache sizes in blocks, in any order.
+    reserve_blocks
+        Blocks of every capacity that running requests hold for other than cached data.
+
+    Returns
+    -------
+    int64 (n_capacities, n_requests)
+        Blocks.
+
+    Notes
+    -----
+    One pass for all capacities that admit every request, and one for each further set of admitted ones.
+    """
+    hit_blocks = np.zeros((len(capacities_blocks), len(limit_blocks)), np.int64)
+    n_dropped = np.array([np.count_nonzero(held_blocks > capacity) for capacity in capacities_blocks])
+    for count in np.unique(n_dropped):
+        chosen = np.flatnonzero(n_dropped == count)
+        dropped = held_blocks > capacities_blocks[chosen[0]]
+        keys, offsets = without_requests(block_keys, request_offsets, dropped)
+        runs = ReuseRunScanner().feed(keys, offsets)
+        limits = np.where(dropped, 0, limit_blocks)
+        hit_blocks[chosen] = lru_hit_blocks(runs, limits, capacities_blocks[chosen] - reserve_blocks)
     return hit_blocks
 
 

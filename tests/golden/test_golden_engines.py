@@ -10,8 +10,8 @@ from shared_data import shared_path
 from kvcap.kernels.engine_rules import (
     generated_blocks,
     held_blocks,
+    hit_blocks_of_admitted,
     lookup_blocks,
-    lru_hit_blocks,
     with_private_blocks,
 )
 from kvcap.kernels.node_lru import node_lru_hit_blocks
@@ -46,11 +46,11 @@ def test_one_pass_depths_equal_vllm(archive, name):
     generated = np.zeros_like(trace.output_tokens) if archive == "vllm" else trace.output_tokens
     private = generated_blocks(trace.input_tokens, generated, trace.block_size)
     keys, offsets = with_private_blocks(trace.block_keys, trace.request_offsets, private)
-    runs = ReuseRunScanner().feed(keys, offsets)
+    held = held_blocks(trace.input_tokens, generated, trace.block_size)
     expected = expected_hits(f"{archive}_{name}")
     capacities = np.array([int(key[1:]) for key in expected])
     limits = lookup_blocks(trace.input_tokens, trace.block_size)
-    hits = lru_hit_blocks(runs, limits, capacities - VLLM_RESERVED_BLOCKS)
+    hits = hit_blocks_of_admitted(keys, offsets, limits, held, capacities, VLLM_RESERVED_BLOCKS)
     assert len(expected) >= 2
     for row, array in zip(hits, expected.values(), strict=True):
         assert np.count_nonzero(row != array) == 0

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from oracles_policies import fifo_hits
-from policy_cases import prompts, scanned, small_traces
+from policy_cases import prompts, scanned
 
 from kvcap.kernels.fifo import fifo_hit_blocks
 from kvcap.kernels.segments import segment_paths
@@ -15,7 +15,6 @@ def hits(trace, capacities):
     return fifo_hit_blocks(segment_paths(*scanned(trace)), np.asarray(capacities)).tolist()
 
 
-@small_traces
 @given(prompts())
 def test_every_request_hits_as_in_a_queue_of_blocks(trace):
     assert hits(trace, CAPACITIES) == [fifo_hits(trace, capacity) for capacity in CAPACITIES]

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles_policies import radix_tree_hits
-from policy_cases import BLOCK_SIZE, prompts, scanned, small_traces
+from policy_cases import BLOCK_SIZE, prompts, scanned
 
 from kvcap.kernels.engine_rules import held_blocks, lookup_blocks
 from kvcap.kernels.node_lru import node_lru_hit_blocks
@@ -23,7 +23,6 @@ def hits(trace, tails, capacities):
     return node_lru_hit_blocks(paths, lookups, held, np.asarray(capacities)).tolist(), lookups, held
 
 
-@small_traces
 @given(prompts(), st.data())
 def test_every_request_finds_what_a_radix_tree_with_time_stamps_holds(trace, data):
     tails = [data.draw(st.integers(0, BLOCK_SIZE - 1)) for _ in trace]

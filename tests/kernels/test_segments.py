@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles_policies import blocks_of
-from policy_cases import prompts, scanned, small_traces
+from policy_cases import prompts, scanned
 
 from kvcap.kernels.segments import segment_paths
 
@@ -15,7 +15,6 @@ def blocks_on_path(paths, request):
     return [(int(s), place) for s in steps for place in range(paths.segment_blocks[s])]
 
 
-@small_traces
 @given(prompts())
 def test_two_requests_step_on_one_block_exactly_where_their_prefixes_are_equal(trace):
     runs, blocks = scanned(trace)
@@ -29,7 +28,6 @@ def test_two_requests_step_on_one_block_exactly_where_their_prefixes_are_equal(t
     assert len(set(named.values())) == len(named) == paths.segment_blocks.sum()
 
 
-@small_traces
 @given(prompts())
 def test_a_segment_ends_only_where_some_request_ends_or_parts_from_another(trace):
     runs, blocks = scanned(trace)
@@ -47,7 +45,6 @@ def test_a_segment_ends_only_where_some_request_ends_or_parts_from_another(trace
     assert len(paths.segment_blocks) == len(ends) - 1
 
 
-@small_traces
 @given(prompts(), st.data())
 def test_a_segment_ends_where_a_lookup_stops_on_known_ground(trace, data):
     runs, blocks = scanned(trace)
@@ -63,7 +60,6 @@ def test_a_segment_ends_where_a_lookup_stops_on_known_ground(trace, data):
         seen.update(blocks_of(prompt))
 
 
-@small_traces
 @given(prompts())
 def test_a_segment_hangs_below_the_one_that_every_path_steps_on_before_it(trace):
     runs, blocks = scanned(trace)
