@@ -135,7 +135,14 @@ def test_a_window_in_use_makes_the_layers_after_the_first_ones_windows(read: Any
         ("glm-5.2", {"indexer_types": ["full"] * 78}, "contradict each other"),
         ("glm-5.2", {"indexer_types": ["full"] * 3}, "for each of 78 layers"),
         ("deepseek-v3.2", {"index_topk_pattern": "FFX"}, "index_topk_pattern is 'FFX'"),
-        ("mimo-v2.5", {"sliding_window_size": 129}, r"sliding_window_size is not sliding_window \(128\)"),
+        ("mimo-v2.5", {"sliding_window_size": 129}, r"sliding_window_size is not the sliding window \(128\)"),
+        ("mimo-v2.5", {"attention_chunk_size": 64}, "attention_chunk_size is not the sliding window"),
+        ("cohere-command-r7b-12-2024", {"layer_switch": 3}, "sliding_window_pattern is 4, expected layer_s"),
+        (
+            "cohere-command-r7b-12-2024",
+            {"order_of_interleaved_layers": "global_attn_first"},
+            "expected 'local_attn_first'",
+        ),
         ("dots3-note-prev", {"sliding_window": 600}, "sliding_window is not sliding_window_size"),
         ("deepseek-v4-flash", {"compress_ratios": [0, 4]}, "compress_ratios has 2 entries, expected one"),
         ("deepseek-v4-flash", {"compress_ratios": [0, "4"]}, "is not a list of whole numbers"),
@@ -166,6 +173,12 @@ def test_a_nested_config_that_contradicts_itself_is_refused(
     config = {**CONFIGS[name], "text_config": {**CONFIGS[name]["text_config"], **change}}
     with pytest.raises(ModelError, match=reason):
         read(config)
+
+
+def test_draft_layers_of_an_unknown_kind_are_said_to_be_missing(read: Any) -> None:
+    assert read(CONFIGS["mimo-v2.5"]).notes == (
+        "draft layers are not counted: their kind is not in the config",
+    )
 
 
 def test_index_patterns_say_which_layers_own_an_indexer(read: Any) -> None:
