@@ -9,12 +9,12 @@ from typing import Final
 
 from kvcap.errors import UsageError
 
-_VLLM_TOKENS: Final = re.compile(r"GPU KV cache size:\s*([\d,_]+)\s*tokens", re.IGNORECASE)
-_VLLM_BLOCKS: Final = re.compile(r"num_gpu_blocks\D{0,3}([\d,_]+)", re.IGNORECASE)
-_BLOCK_SIZE: Final = re.compile(r"block_size\D{0,3}([\d,_]+)", re.IGNORECASE)
+_VLLM_TOKENS: Final = re.compile(r"GPU KV cache size:\s*(\d[\d,_]*\b)\s*tokens", re.IGNORECASE)
+_VLLM_BLOCKS: Final = re.compile(r"num_gpu_blocks\D{0,3}(\d[\d,_]*\b)", re.IGNORECASE)
+_BLOCK_SIZE: Final = re.compile(r"block_size\D{0,3}(\d[\d,_]*\b)", re.IGNORECASE)
 _VLLM_MEMORY: Final = re.compile(r"Available KV cache memory:\s*(\d+(?:\.\d+)?)\s*GiB", re.IGNORECASE)
 _GIB: Final = re.compile(r"(\d+(?:\.\d+)?)\s*GiB", re.IGNORECASE)
-_SGLANG_TOKENS: Final = re.compile(r"#tokens:\s*([\d,_]+)", re.IGNORECASE)
+_SGLANG_TOKENS: Final = re.compile(r"#tokens:\s*(\d[\d,_]*\b)", re.IGNORECASE)
 _SGLANG_SIZE: Final = re.compile(r"\b(?:KV|K|V) size:\s*(\d+(?:\.\d+)?)\s*G(?:i)?B", re.IGNORECASE)
 _GIB_BYTES: Final = 1024**3
 

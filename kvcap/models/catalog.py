@@ -177,7 +177,7 @@ def _model(where: str, entry: Any) -> Model:
 
 
 def _fact(where: str, name: str, value: Any, hint: Any, *, least: int = 1) -> Any:
-    """Return a fact as the type that its dataclass declares: a whole number from ``least``, or a list from 0."""
+    """Return a fact as the type that its dataclass declares: a whole number, or a list of them."""
     allowed = typing.get_args(hint) if typing.get_origin(hint) in {types.UnionType, typing.Union} else (hint,)
     if name in _MAY_BE_ZERO:
         least = 0

@@ -7,7 +7,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from kvcap.errors import UsageError
-from kvcap.models.groups import IndexGroup, LatentGroup
+from kvcap.models.groups import Group, IndexGroup, LatentGroup
+from kvcap.models.kinds import Attention
 from kvcap.models.layouts import LAYOUTS, Layout, Pricing, price
 from kvcap.models.precision import (
     INDEXER_PRECISIONS,
@@ -200,27 +201,40 @@ def model_bytes(model: Model, options: ModelBytesOptions | None = None) -> Model
     options = ModelBytesOptions() if options is None else options
     attention = model.attention
     groups = attention.groups(options.include_draft_kv_cache)
-    has_indexer = any(isinstance(group, IndexGroup) for group in groups)
     kv_precision = attention.kv_fixed or options.kv_precision or "bf16_fp16"
     indexer_precision = _indexer_precision(model, options, kv_precision)
     attention_tp = options.tp // options.dp_attention
+    copies = attention_tp if options.scope == "replica" else 1
     terms = price(
         groups,
         cast(Layout, options.layout),
-        Pricing(
-            kv_precision,
-            indexer_precision,
-            options.state_precision,
-            attention_tp,
-            attention_tp if options.scope == "replica" else 1,
-        ),
+        Pricing(kv_precision, indexer_precision, options.state_precision, attention_tp, copies),
     )
     if options.include_state:
         terms = tuple(replace(term, counted=True) for term in terms)
-    notes = list(model.notes)
+    return ModelBytes(
+        model=model,
+        options=options,
+        kv_precision=kv_precision,
+        indexer_precision=indexer_precision if _has(groups, IndexGroup) else None,
+        terms=_stage(terms, options),
+        scope=_scope(options),
+        notes=(*model.notes, *_notes(attention, groups, options, kv_precision, indexer_precision)),
+    )
+
+
+def _notes(
+    attention: Attention,
+    groups: tuple[Group, ...],
+    options: ModelBytesOptions,
+    kv_precision: str,
+    indexer_precision: str,
+) -> list[str]:
+    """Return what prevailed over the options, and what people should know of these bytes."""
+    notes = []
     if options.kv_precision not in {None, kv_precision}:
         notes.append(f"the model fixes its KV cache at {kv_precision}")
-    if has_indexer and options.indexer_precision not in {None, indexer_precision}:
+    if _has(groups, IndexGroup) and options.indexer_precision not in {None, indexer_precision}:
         by = "model" if attention.indexer_fixed else f"{options.layout} layout"
         notes.append(f"the {by} fixes index keys at {indexer_precision}")
     if options.include_draft_kv_cache and groups == attention.groups(include_draft=False):
@@ -228,19 +242,16 @@ def model_bytes(model: Model, options: ModelBytesOptions | None = None) -> Model
     sharing = sum(group.sharing_layers for group in groups if isinstance(group, IndexGroup))
     if sharing and options.layout == "sglang":
         notes.append(
-            f"SGLang releases since August 2026 keep no index keys on the {sharing} layers that share an indexer"
+            f"SGLang releases since August 2026 keep no index keys on {sharing} layers that share an indexer"
         )
-    if attention_tp > 1 and any(isinstance(group, LatentGroup | IndexGroup) for group in groups):
-        notes.append(f"latents and index keys are kept whole on each of {attention_tp} ranks")
-    return ModelBytes(
-        model=model,
-        options=options,
-        kv_precision=kv_precision,
-        indexer_precision=indexer_precision if has_indexer else None,
-        terms=_stage(terms, options),
-        scope=_scope(options),
-        notes=tuple(notes),
-    )
+    ranks = options.tp // options.dp_attention
+    if ranks > 1 and _has(groups, LatentGroup, IndexGroup):
+        notes.append(f"latents and index keys are kept whole on each of {ranks} ranks")
+    return notes
+
+
+def _has(groups: tuple[Group, ...], *types: type) -> bool:
+    return any(isinstance(group, types) for group in groups)
 
 
 def _indexer_precision(model: Model, options: ModelBytesOptions, kv_precision: str) -> str:

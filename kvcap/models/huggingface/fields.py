@@ -26,7 +26,7 @@ _BENIGN_PATTERNS: Final = re.compile(
             r"hc_.*|mhc|mhc_.*|engram_.*|dspark_.*|candidate_.*",
             r".*softcap(ping)?|logit.*|logits.*|.*_multiplier|layernorm_.*",
             r".*_bias",
-            r"(vision|audio|image|video|visual|mm|projector|multimodal|encoder_free)_.*|vision",
+            r"(.*_)?(vision|audio|image|video|visual|multimodal)(_.*)?|(mm|projector)_.*",
         )
     )
 )

@@ -51,25 +51,26 @@ def uncounted_draft(fields: Fields) -> None:
 
 
 def window_tokens(fields: Fields) -> int:
-    """Return the tokens of a sliding window, which two names must agree on."""
+    """Return the tokens of a sliding window, on which all its names must agree."""
     window = fields.count("sliding_window", "sliding_window_size")
-    if fields.count("sliding_window_size", default=window) != window:
-        raise fields.error(f"sliding_window_size is not sliding_window ({window})")
+    for name in ("sliding_window_size", "attention_chunk_size"):
+        if fields.count(name, default=window) != window:
+            raise fields.error(f"{name} is not the sliding window ({window})")
     return window
 
 
 def layer_kinds(fields: Fields, layers: int) -> list[str]:
     """Return ``full``, ``window`` or ``linear`` for every layer, from whichever field says so."""
     if "layer_types" in fields:
-        fields.ignore("sliding_window_pattern")
+        fields.ignore("sliding_window_pattern", "_sliding_window_pattern")
         kinds = [_layer_kind(fields, name) for name in fields.items("layer_types")]
     elif "hybrid_layer_pattern" in fields:
         kinds = ["window" if flag else "full" for flag in fields.counts("hybrid_layer_pattern")]
     elif "attn_type_list" in fields:
         kinds = ["full" if flag else "linear" for flag in fields.counts("attn_type_list")]
     elif "sliding_window_pattern" in fields:
-        pattern = fields.count("sliding_window_pattern")
-        kinds = ["window" if pattern == 0 or (i + 1) % pattern else "full" for i in range(layers)]
+        pattern = _window_pattern(fields)
+        kinds = ["window" if (layer + 1) % pattern else "full" for layer in range(layers)]
     elif fields.flag("use_sliding_window", default=False):
         full = fields.count("max_window_layers")
         kinds = ["full" if layer < full else "window" for layer in range(layers)]
@@ -83,6 +84,17 @@ def layer_kinds(fields: Fields, layers: int) -> list[str]:
             fields.ignore("sliding_window")
     fields.ignore("hybrid_block_size")
     return kinds
+
+
+def _window_pattern(fields: Fields) -> int:
+    """Return after how many layers a full one comes, the last of each stretch (Gemma 3, Cohere 2)."""
+    pattern = fields.count("sliding_window_pattern")
+    if pattern == 0 or fields.count("layer_switch", default=pattern) != pattern:
+        raise fields.error(f"sliding_window_pattern is {pattern}, expected layer_switch, above 0")
+    order = fields.any("order_of_interleaved_layers")
+    if order not in {None, "local_attn_first"}:
+        raise fields.error(f"order_of_interleaved_layers is {order!r}, expected 'local_attn_first'")
+    return pattern
 
 
 def _layer_kind(fields: Fields, name: object) -> str:
