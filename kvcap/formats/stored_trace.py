@@ -174,13 +174,12 @@ class StoredTrace:
         return int(times[-1]) if times.size else last
 
     def _count_lengths(self, batch: pa.RecordBatch) -> None:
-        columns = batch.select(["hash_ids", "input_length", "block_size", "block_tokens"])
-        plain = columns.filter(pc.is_null(columns.column("block_tokens")))
-        count = pc.list_value_length(plain.column("hash_ids")).to_numpy(zero_copy_only=False)
-        size = plain.column("block_size").to_numpy(zero_copy_only=False)
-        needed = -(-plain.column("input_length").to_numpy(zero_copy_only=False) // size)
-        self.report.overfull_requests += int(np.count_nonzero(count > needed))
-        self.report.underfull_requests += int(np.count_nonzero(count < needed))
+        plain = pc.is_null(batch.column("block_tokens")).to_numpy(zero_copy_only=False)
+        count = pc.list_value_length(batch.column("hash_ids")).to_numpy(zero_copy_only=False)
+        size = batch.column("block_size").to_numpy(zero_copy_only=False)
+        needed = -(-batch.column("input_length").to_numpy(zero_copy_only=False) // size)
+        self.report.overfull_requests += int(np.count_nonzero(plain & (count > needed)))
+        self.report.underfull_requests += int(np.count_nonzero(plain & (count < needed)))
 
 
 def _target_schema(part: Part, options: ReadOptions) -> tuple[pa.Schema, TraceKind]:

@@ -62,7 +62,7 @@ def find_integer_arrays(data: bytes) -> IntegerArrays:
     irregular = np.zeros(n_lines, dtype=np.bool_)
     starts = np.empty(n_arrays, dtype=np.int64)
     ends = np.empty(n_arrays, dtype=np.int64)
-    offsets = np.zeros(n_arrays + 1, dtype=np.int64)
+    offsets = np.empty(n_arrays + 1, dtype=np.int64)
     flags = np.empty(n_arrays, dtype=np.uint8)
     values = np.empty(len(data) // 2 + 1, dtype=np.uint64)
     found = _find(text, line_starts, line_arrays, irregular, starts, ends, offsets, flags, values)
@@ -77,6 +77,7 @@ def find_integer_arrays(data: bytes) -> IntegerArrays:
 def _find(text, line_starts, line_arrays, irregular, starts, ends, offsets, flags, values):
     line = 0
     n_arrays = 0
+    offsets[0] = 0
     in_string = False
     i = 0
     while i < text.size:
