@@ -167,10 +167,9 @@ def tokenize_options(args: argparse.Namespace) -> TokenizeOptions:
     """
     from kvcap.tokenize import TokenizeOptions
 
-    default = "huggingface" if args.engine_url is None else "engine"
     return TokenizeOptions(
         tokenizer=args.tokenizer,
-        backend=args.tokenize_backend or default,
+        backend=args.tokenize_backend or ("huggingface" if args.engine_url is None else "engine"),
         chat_template=args.chat_template,
         engine_url=args.engine_url,
         tool_call_parser=args.tool_call_parser,

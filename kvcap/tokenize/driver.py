@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from kvcap._version import __version__
 from kvcap.errors import EmptyTraceError, RecordError, UsageError
 from kvcap.formats.base import MAX_EXAMPLES, ReadReport, Trace
 from kvcap.schema import PAYLOAD_COLUMNS, REQUEST_COLUMNS, TOKEN_IDS, TraceKind, trace_schema
@@ -21,6 +22,9 @@ from kvcap.tokenize.requests import prompts_of
 
 BATCH_TOKENS: Final = 2_000_000
 """Token ids after which a batch is handed on."""
+
+_DRIVING: Final = frozenset(("workers", "engine_timeout_s", "engine_retries", "skip_bad"))
+"""Options that do not touch the ids."""
 
 
 def tokenize_trace(
@@ -156,6 +160,15 @@ class TokenizedTrace:
         if pending is not None and pending.ids:
             yield self._flush(pending)
         self._finish()
+
+    def provenance(self) -> dict[str, Any]:
+        """Return how the ids came about: version, tokenizer, counts and notices."""
+        given = asdict(self._options)
+        return {
+            "kvcap_version": __version__,
+            "tokenize_options": {name: value for name, value in given.items() if name not in _DRIVING},
+            "report": asdict(self.report),
+        }
 
     def close(self) -> None:
         """Release the files, the workers and the backend."""

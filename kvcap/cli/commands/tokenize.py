@@ -23,6 +23,8 @@ from kvcap.cli.options import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kvcap.tokenize.driver import TokenizedTrace
+
 HELP: Final = "Turn logs of OpenAI requests into token ids, as the engine sees them."
 
 
@@ -45,47 +47,40 @@ def run(args: argparse.Namespace) -> int:
     options, reading = tokenize_options(args), read_options(args)
 
     from kvcap.cli.progress import Progress
+    from kvcap.cli.reading_text import reading_lines
     from kvcap.formats import open_trace
     from kvcap.tokenize import tokenize_trace
 
     started = time.monotonic()
-    requests = tokens = 0
+    tokens = 0
     with (
         closing(open_trace(args.trace, reading)) as texts,
         closing(tokenize_trace(texts, options)) as trace,
-        _writer(args.output, trace.schema, force=args.force) as write,
+        _writer(args.output, trace, force=args.force) as write,
         Progress(quiet=args.quiet) as progress,
     ):
         for batch in trace.batches():
             write(batch)
-            requests += batch.num_rows
             tokens += len(batch.column("token_ids").values)
-            progress(requests)
+            progress(trace.report.requests)
     if not args.quiet:
-        _print_account(trace.report.notices, trace.report.bad_records, trace.report.bad_examples)
         seconds = time.monotonic() - started
-        print(
-            f"kvcap: {requests:,} requests, {tokens:,} tokens in {seconds:.1f} s "
-            f"({tokens / seconds:,.0f} tokens/s)",
-            file=sys.stderr,
-        )
+        rate = f"{tokens:,} tokens in {seconds:.1f} s ({tokens / seconds:,.0f} tokens/s)"
+        print("\n".join([*reading_lines(trace.report), rate]), file=sys.stderr)
     return 0
 
 
 @contextmanager
 def _writer(
-    path: str | None, schema: pa.Schema, *, force: bool
+    path: str | None, trace: TokenizedTrace, *, force: bool
 ) -> Iterator[Callable[[pa.RecordBatch], None]]:
     """Yield what takes batches; a file appears when all of them are in it."""
     if path is not None and path.endswith(".parquet"):
-        from kvcap.parquet_io import TableWriter, written_beside
+        from kvcap.parquet_io import ParquetSink
 
-        with written_beside(path, force=force) as partial:
-            table = TableWriter(partial, schema)
-            try:
-                yield table.write
-            finally:
-                table.close()
+        with ParquetSink(path, trace.schema, force=force) as sink:
+            yield sink.write
+            sink.set_provenance(trace.provenance())
         return
 
     import orjson
@@ -103,10 +98,3 @@ def _writer(
                 stream.write("\n")
 
         yield write
-
-
-def _print_account(notices: list[str], bad_records: int, examples: list[str]) -> None:
-    for notice in notices:
-        print(f"kvcap: {notice}", file=sys.stderr)
-    if bad_records:
-        print(f"kvcap: {bad_records:,} bad requests left out, such as {examples[0]}", file=sys.stderr)
