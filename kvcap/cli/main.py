@@ -15,6 +15,7 @@ from kvcap.errors import KvcapError
 COMMANDS: Final = (
     "replay",
     "convert",
+    "tokenize",
     "formats",
     "sql",
     "models",
