@@ -18,6 +18,7 @@ COMMANDS: Final = (
     "formats",
     "sql",
     "models",
+    "synth",
 )
 """Commands in the order of ``--help``; each is a module of :mod:`kvcap.cli.commands`."""
 
