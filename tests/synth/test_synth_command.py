@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import json
 from typing import TYPE_CHECKING
 
@@ -21,11 +20,6 @@ from kvcap.synth.options import SynthOptions, default_options
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-
-@pytest.fixture(autouse=True)
-def only_this_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.import_module("kvcap.cli.main"), "COMMANDS", ("synth",))
 
 
 def test_options_reach_the_generator(tmp_path: Path) -> None:
