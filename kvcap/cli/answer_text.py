@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import asdict, fields
+from fractions import Fraction
+from math import ceil
 from typing import TYPE_CHECKING, TextIO
 
-from kvcap.analysis.answer import CapacityRow
+from kvcap.analysis.answer import HEADLINE_PERCENT, CapacityRow
 from kvcap.analysis.answer_json import answer_to_dict, percentile_name
 from kvcap.cli.tables import print_table
 from kvcap.units import format_percent, format_size
@@ -67,9 +69,28 @@ def _heading(run: RunInfo, together: PoolAnswer) -> list[str]:
         "; ".join(parts),
         f"read as {run.reading.format_name} ({run.kind})",
     ]
-    if run.bytes_note:
-        lines.append(run.bytes_note)
-    return lines + _reading_lines(run)
+    return lines + _sizing_lines(run, together) + _reading_lines(run)
+
+
+def _sizing_lines(run: RunInfo, together: PoolAnswer) -> list[str]:
+    """Return whose bytes these are; for a model that is not linear in tokens, what others would say."""
+    sizing = run.sizing
+    if sizing is None:
+        return []
+    lines = [sizing.description, *sizing.notes]
+    if sizing.length_costs:
+        lines.append(
+            f"{sizing.model} is not linear in tokens: this is its flat figure at {sizing.estimate_tokens:,} "
+            "tokens; by percentile of input length it and the p99 capacity would be"
+        )
+    p99 = together.samples.required_blocks.get(HEADLINE_PERCENT)
+    for cost in sizing.length_costs:
+        per_token = Fraction(cost.kv_bytes_per_token)
+        line = f"  p{cost.percent} ({cost.tokens:,} tokens): {float(per_token):,.0f} B/token"
+        if p99 is not None:
+            line += f", p99 capacity {format_size(p99 * ceil(per_token * run.block_size))}"
+        lines.append(line)
+    return lines
 
 
 def _reading_lines(run: RunInfo) -> list[str]:
@@ -112,17 +133,13 @@ def _print_capacities(pool: PoolAnswer, stream: TextIO) -> None:
 def _print_requirements(pool: PoolAnswer, run: RunInfo, stream: TextIO) -> None:
     shares = "   ".join(f"{row.percent:g} % {_size(row.capacity_blocks, run)}" for row in pool.shares)
     print(f"Capacity for a share of the ceiling:  {shares}", file=stream)
-    print(
-        f"Capacity per request for {run.target_percent} % of its own ceiling "
-        f"(samples {pool.samples.requests:,}; reusing {pool.reusing.requests:,} in brackets):",
-        file=stream,
-    )
-    if pool.samples.mean_blocks is not None:
-        names = ["mean", *(percentile_name(percent) for percent in pool.samples.required_blocks)]
-        none = ["-"] * len(names)
-        reusing = _sizes(pool.reusing, run) if pool.reusing.requests else none
-        both = zip(names, _sizes(pool.samples, run), reusing, strict=True)
-        print("  " + "   ".join(f"{name} {size} [{other}]" for name, size, other in both), file=stream)
+    print(file=stream)
+    print(f"Capacity per request for {run.target_percent} % of its own ceiling:", file=stream)
+    percents = list(pool.samples.required_blocks)
+    headers = ["", "Requests", "mean", *(percentile_name(percent) for percent in percents)]
+    rows = [["samples", f"{pool.samples.requests:,}", *_sizes(pool.samples, percents, run)]]
+    rows.append(["reusing", f"{pool.reusing.requests:,}", *_sizes(pool.reusing, percents, run)])
+    print_table(headers, rows, stream)
     headline = pool.headline
     if headline is not None and headline.block_hit_rate is not None:
         possible = _share(pool.totals.ceiling_blocks, pool.totals.blocks)
@@ -155,9 +172,13 @@ def _print_pools(answer: Answer, stream: TextIO) -> None:
     print_table(headers, rows, stream)
 
 
-def _sizes(sample: CapacityPercentiles, run: RunInfo) -> list[str]:
-    mean = sample.mean_blocks or 0.0
-    return [_size(mean, run), *(_size(blocks, run) for blocks in sample.required_blocks.values())]
+def _sizes(sample: CapacityPercentiles, percents: list[float], run: RunInfo) -> list[str]:
+    if sample.mean_blocks is None:
+        return ["-"] * (1 + len(percents))
+    return [
+        _size(sample.mean_blocks, run),
+        *(_size(sample.required_blocks[percent], run) for percent in percents),
+    ]
 
 
 def _size(blocks: float, run: RunInfo) -> str:

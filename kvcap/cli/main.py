@@ -12,7 +12,15 @@ from typing import Final
 from kvcap._version import __version__
 from kvcap.errors import KvcapError
 
-COMMANDS: Final = ("replay", "convert", "sql")
+COMMANDS: Final = (
+    "replay",
+    "convert",
+    "tokenize",
+    "formats",
+    "sql",
+    "models",
+    "synth",
+)
 """Commands in the order of ``--help``; each is a module of :mod:`kvcap.cli.commands`."""
 
 

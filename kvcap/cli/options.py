@@ -7,8 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from kvcap.formats.base import ReadOptions
+    from kvcap.models import ModelBytes, ModelBytesOptions
     from kvcap.replay import ReplayOptions
+    from kvcap.tokenize import TokenizeOptions
 
 
 def whole_number(least: int) -> Callable[[str], int]:
@@ -108,6 +112,74 @@ def read_options(args: argparse.Namespace) -> ReadOptions:
     )
 
 
+def add_tokenizer_options(parser: argparse.ArgumentParser) -> None:
+    """Add what turns request texts into token ids; :func:`tokenize_options` collects them."""
+    group = parser.add_argument_group("tokenizer", "for logs that hold texts")
+    group.add_argument(
+        "--tokenizer",
+        metavar="DIR_OR_ID",
+        help="model directory or hub id; with a running engine, the name of the model that it serves",
+    )
+    group.add_argument(
+        "--tokenize-backend",
+        choices=["huggingface", "engine", "sglang", "vllm"],
+        help="who renders and tokenizes (default: huggingface; engine with --engine-url)",
+    )
+    group.add_argument(
+        "--engine-url",
+        metavar="URL",
+        help="a running vLLM or SGLang server whose /tokenize is asked; its API key is taken from "
+        "KVCAP_ENGINE_API_KEY",
+    )
+    group.add_argument(
+        "--tokenize-workers",
+        type=whole_number(1),
+        default=4,
+        metavar="N",
+        help="prompts in work at once, 1 is serial; ids and order are the same for any N "
+        "(default: %(default)s)",
+    )
+    group.add_argument(
+        "--chat-template", metavar="FILE", help="Jinja template in place of the model's own chat template"
+    )
+    group.add_argument(
+        "--tool-call-parser", metavar="NAME", help="parser of tool calls, for the sglang backend"
+    )
+    group.add_argument(
+        "--multimodal",
+        choices=["refuse", "placeholder"],
+        default="refuse",
+        help="images, audio and the like: refuse the request, or count a short placeholder for each "
+        "(default: %(default)s)",
+    )
+    group.add_argument(
+        "--trust-remote-code", action="store_true", help="run code that comes with the tokenizer"
+    )
+
+
+def tokenize_options(args: argparse.Namespace) -> TokenizeOptions:
+    """Return what :func:`add_tokenizer_options` collected, and ``--skip-bad``.
+
+    Raises
+    ------
+    UsageError
+        If the backend lacks what it needs, or is given what it cannot use.
+    """
+    from kvcap.tokenize import TokenizeOptions
+
+    return TokenizeOptions(
+        tokenizer=args.tokenizer,
+        backend=args.tokenize_backend or ("huggingface" if args.engine_url is None else "engine"),
+        chat_template=args.chat_template,
+        engine_url=args.engine_url,
+        tool_call_parser=args.tool_call_parser,
+        multimodal=args.multimodal,
+        trust_remote_code=args.trust_remote_code,
+        workers=args.tokenize_workers,
+        skip_bad=args.skip_bad,
+    )
+
+
 def add_replay_options(parser: argparse.ArgumentParser) -> None:
     """Add what says how a trace is replayed; :func:`replay_options` collects them."""
     group = parser.add_argument_group("replay")
@@ -160,11 +232,12 @@ def replay_options(args: argparse.Namespace) -> ReplayOptions:
         If a number is not what its option expects.
     """
     from kvcap.replay import ReplayOptions
-    from kvcap.units import parse_number, parse_percent
+    from kvcap.units import parse_percent
 
-    given = args.kv_bytes_per_token
     return ReplayOptions(
-        kv_bytes_per_token=None if given is None else parse_number(given, "--kv-bytes-per-token"),
+        kv_bytes_per_token=_bytes_per_token(args),
+        model_bytes=_model_bytes(args),
+        estimate_tokens=args.estimate_tokens,
         block_size=args.block_size,
         coarsen=args.coarsen,
         partial_block=args.partial_block,
@@ -172,6 +245,148 @@ def replay_options(args: argparse.Namespace) -> ReplayOptions:
         target=parse_percent(args.target_hit_rate_percent, "--target-hit-rate-percent", zero_allowed=False),
         warm_up=parse_percent(args.warm_up_percent, "--warm-up-percent", zero_allowed=True),
     )
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add what turns tokens into bytes; :func:`model_bytes_options` collects the deployment."""
+    group = parser.add_argument_group("model")
+    group.add_argument(
+        "--model",
+        metavar="MODEL",
+        help="take bytes per token from this model: a name that `kvcap models` lists, or a config.json",
+    )
+    group.add_argument(
+        "--estimate-tokens",
+        type=whole_number(1),
+        metavar="N",
+        help="length at which a model that is not linear in tokens is taken (default: the mean input length)",
+    )
+    group.add_argument(
+        "--calibrate",
+        metavar="LINE",
+        help="take bytes per token from start-up lines of vLLM or SGLang",
+    )
+    add_deployment_options(group)
+
+
+def add_deployment_options(group: argparse._ActionsContainer) -> None:
+    """Add how a model is deployed: precisions, layout, parallelism, and where its facts come from."""
+    group.add_argument(
+        "--kv-precision", metavar="NAME", help="bf16, fp8, fp4 or mxfp8 (default: the model's, else bf16)"
+    )
+    group.add_argument(
+        "--indexer-precision",
+        metavar="NAME",
+        help="of an indexer's keys: bf16, fp8 or fp4 (default: the model's, else as the KV cache)",
+    )
+    group.add_argument(
+        "--state-precision",
+        metavar="NAME",
+        help="of recurrent states: fp32 or bf16 (default: the model's)",
+    )
+    group.add_argument(
+        "--include-draft-kv-cache", action="store_true", help="add the layers that draft tokens (MTP)"
+    )
+    group.add_argument(
+        "--include-state",
+        action="store_true",
+        help="count one recurrent state and the replayed windows of every sequence",
+    )
+    group.add_argument(
+        "--layout",
+        choices=["logical", "sglang", "vllm"],
+        default="logical",
+        help="logical counts elements; the others what that engine's memory pool takes, scales included "
+        "(default: %(default)s)",
+    )
+    group.add_argument(
+        "--tp",
+        type=whole_number(1),
+        default=1,
+        metavar="N",
+        help="tensor-parallel ranks (default: %(default)s)",
+    )
+    group.add_argument(
+        "--pp", type=whole_number(1), default=1, metavar="N", help="pipeline stages (default: %(default)s)"
+    )
+    group.add_argument(
+        "--dp-attention",
+        type=whole_number(1),
+        default=1,
+        metavar="N",
+        help="attention replicas among the tensor-parallel ranks, each with a cache of its own "
+        "(default: %(default)s)",
+    )
+    group.add_argument(
+        "--scope",
+        choices=["rank", "replica"],
+        default="rank",
+        help="whose bytes: those on one rank, or on all ranks of a replica together (default: %(default)s)",
+    )
+    group.add_argument(
+        "--assume",
+        metavar="KIND",
+        help="take a config.json as this kind of attention in spite of fields that are not understood",
+    )
+    group.add_argument(
+        "--models-file", metavar="FILE", help="more models, in the form of the catalog; they come first"
+    )
+
+
+def model_bytes_options(args: argparse.Namespace) -> ModelBytesOptions:
+    """Return what :func:`add_deployment_options` collected.
+
+    Raises
+    ------
+    UsageError
+        If a precision is unknown or the parallel sizes do not divide.
+    """
+    from kvcap.models import ModelBytesOptions
+
+    return ModelBytesOptions(
+        kv_precision=args.kv_precision,
+        indexer_precision=args.indexer_precision,
+        state_precision=args.state_precision,
+        include_draft_kv_cache=args.include_draft_kv_cache,
+        include_state=args.include_state,
+        layout=args.layout,
+        tp=args.tp,
+        pp=args.pp,
+        dp_attention=args.dp_attention,
+        scope=args.scope,
+    )
+
+
+def _bytes_per_token(args: argparse.Namespace) -> Fraction | None:
+    """Return the bytes per token that were given or calibrated; at most one source may speak."""
+    from kvcap.errors import UsageError
+
+    sources = {
+        "--kv-bytes-per-token": args.kv_bytes_per_token,
+        "--model": args.model,
+        "--calibrate": args.calibrate,
+    }
+    given = [name for name, value in sources.items() if value is not None]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} both say the bytes per token, expected one of them")
+    if args.calibrate is not None:
+        from kvcap.models import calibrate
+
+        return calibrate(args.calibrate)
+    if args.kv_bytes_per_token is not None:
+        from kvcap.units import parse_number
+
+        return parse_number(args.kv_bytes_per_token, "--kv-bytes-per-token")
+    return None
+
+
+def _model_bytes(args: argparse.Namespace) -> ModelBytes | None:
+    if args.model is None:
+        return None
+    from kvcap.models import model_bytes, resolve_model
+
+    model = resolve_model(args.model, models_file=args.models_file, assume=args.assume)
+    return model_bytes(model, model_bytes_options(args))
 
 
 def add_capacities(parser: argparse.ArgumentParser) -> None:

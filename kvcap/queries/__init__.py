@@ -2,9 +2,11 @@
 
 from kvcap.queries.library import NamedQuery, QueryParameter, list_queries, load_query
 from kvcap.queries.results import Results, open_results
-from kvcap.queries.run_info import ReadAccount, RunInfo
+from kvcap.queries.run_info import LengthCost, ModelSizing, ReadAccount, RunInfo
 
 __all__ = [
+    "LengthCost",
+    "ModelSizing",
     "NamedQuery",
     "QueryParameter",
     "ReadAccount",

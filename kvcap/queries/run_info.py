@@ -28,6 +28,44 @@ class ReadAccount:
 
 
 @dataclass(frozen=True)
+class LengthCost:
+    """Bytes per token of a sequence as long as a percentile of the input lengths."""
+
+    percent: int
+    tokens: int
+    kv_bytes_per_token: str
+
+
+@dataclass(frozen=True)
+class ModelSizing:
+    """Where the bytes per token of a model come from.
+
+    Attributes
+    ----------
+    model, kv_precision, indexer_precision, layout, scope
+        The model's id, the formats in force (None without an indexer), whose pool, and whose bytes.
+    estimate_tokens
+        Sequence length at which the flat figure was taken.
+    description
+        One line that says all of this.
+    notes
+        What prevailed over the options, and what is not covered.
+    length_costs
+        For a model whose cost is not linear in tokens, what it would be at other lengths; else empty.
+    """
+
+    model: str
+    kv_precision: str
+    indexer_precision: str | None
+    layout: str
+    scope: str
+    estimate_tokens: int
+    description: str
+    notes: tuple[str, ...]
+    length_costs: tuple[LengthCost, ...]
+
+
+@dataclass(frozen=True)
 class RunInfo:
     """One replay.
 
@@ -47,8 +85,8 @@ class RunInfo:
         The column whose values are the pools; None for one pool.
     kv_bytes_per_token
         Exact, as decimal text or as a fraction; None when unknown.
-    bytes_note
-        Whose bytes these are, for printing; empty when the user gave the number.
+    sizing
+        The model behind that figure; None when the figure itself was given.
     block_bytes
         Bytes of a full block, rounded up; None when unknown.
     requests, warm_up_requests, blocks, distinct_blocks, input_tokens, largest_request_blocks
@@ -68,7 +106,7 @@ class RunInfo:
     warm_up_percent: str
     pool_column: str | None
     kv_bytes_per_token: str | None
-    bytes_note: str
+    sizing: ModelSizing | None
     block_bytes: int | None
     requests: int
     warm_up_requests: int
@@ -106,11 +144,20 @@ class RunInfo:
             reading: dict[str, Any] = values.pop("reading")
             for name in ("sources", "bad_examples", "notices"):
                 reading[name] = tuple(reading[name])
-            return cls(**values, reading=ReadAccount(**reading))
+            sizing = _sizing(values.pop("sizing"))
+            return cls(**values, sizing=sizing, reading=ReadAccount(**reading))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise SchemaError(path, "the metadata of a kvcap replay", str(error)) from error
 
     def scalars(self) -> dict[str, Any]:
-        """Return every field but ``reading``, and ``tail_first``: the columns of the ``run`` view."""
-        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "reading"}
+        """Return every flat field, and ``tail_first``: the columns of the ``run`` view."""
+        names = [field.name for field in fields(self) if field.name not in ("reading", "sizing")]
+        values = {name: getattr(self, name) for name in names}
         return {**values, "tail_first": self.tail_first}
+
+
+def _sizing(values: dict[str, Any] | None) -> ModelSizing | None:
+    if values is None:
+        return None
+    costs = tuple(LengthCost(**cost) for cost in values["length_costs"])
+    return ModelSizing(**{**values, "notes": tuple(values["notes"]), "length_costs": costs})

@@ -7,17 +7,19 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kvcap._version import __version__
 from kvcap.blocks import DEFAULT_PARTIAL_BLOCK, BlockKeyer, BlockOptions
-from kvcap.errors import EmptyTraceError, UsageError
+from kvcap.errors import EmptyTraceError, TraceError, UsageError
 from kvcap.queries import ReadAccount, Results, RunInfo
 from kvcap.replay.directory import ResultsDirectory
 from kvcap.replay.options import ReplayOptions
+from kvcap.replay.sizing import bytes_per_token, decimal_text
 from kvcap.replay.stream import StreamedTrace, stream
 from kvcap.replay.tables import curve_table, requests_table, reuse_runs_table
 
@@ -73,7 +75,8 @@ def _replayed(
     keyer = BlockKeyer(
         BlockOptions(options.block_size, options.coarsen, options.partial_block), chained=trace.chained
     )
-    streamed = stream(_observed(trace, directory, progress), trace.schema, keyer)
+    batches = _observed(trace, directory, progress, pool_column)
+    streamed = stream(batches, trace.schema, keyer)
     if streamed.blocks.size == 0:
         raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
     run = _run_info(trace, streamed, options, pool_column)
@@ -81,17 +84,32 @@ def _replayed(
 
 
 def _observed(
-    trace: Trace, directory: ResultsDirectory | None, progress: Callable[[int], None] | None
+    trace: Trace,
+    directory: ResultsDirectory | None,
+    progress: Callable[[int], None] | None,
+    pool_column: str | None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a trace, keeping and counting them on the way."""
     n_requests = 0
     for batch in trace.batches():
+        if pool_column is not None:
+            _check_pools(batch, pool_column, trace.report)
         if directory is not None:
             directory.write_trace(batch)
         yield batch
         n_requests += batch.num_rows
         if progress is not None:
             progress(n_requests)
+
+
+def _check_pools(batch: pa.RecordBatch, pool_column: str, report: ReadReport) -> None:
+    missing = np.flatnonzero(pc.is_null(batch.column("pool")).to_numpy(zero_copy_only=False))
+    if missing.size:
+        request_id = batch.column("request_id")[int(missing[0])].as_py()
+        raise TraceError(
+            ", ".join(report.sources),
+            f"request {request_id}: {pool_column} is missing, expected a value, since it names the pool",
+        )
 
 
 def _tables(streamed: StreamedTrace, options: ReplayOptions, warm_up_requests: int) -> dict[str, pa.Table]:
@@ -109,9 +127,8 @@ def _run_info(
     trace: Trace, streamed: StreamedTrace, options: ReplayOptions, pool_column: str | None
 ) -> RunInfo:
     n_requests = int(streamed.blocks.size)
-    block_bytes = None
-    if options.kv_bytes_per_token is not None:
-        block_bytes = math.ceil(options.kv_bytes_per_token * streamed.block_size)
+    per_token, sizing = bytes_per_token(options, streamed.input_tokens)
+    block_bytes = None if per_token is None else math.ceil(per_token * streamed.block_size)
     blocks = int(streamed.blocks.sum())
     return RunInfo(
         kvcap_version=__version__,
@@ -121,11 +138,11 @@ def _run_info(
         coarsen=options.coarsen,
         partial_block=options.partial_block or DEFAULT_PARTIAL_BLOCK[trace.kind],
         touch_order=options.touch_order,
-        target_percent=_decimal_text(options.target * 100),
-        warm_up_percent=_decimal_text(options.warm_up * 100),
+        target_percent=decimal_text(options.target * 100),
+        warm_up_percent=decimal_text(options.warm_up * 100),
         pool_column=pool_column,
-        kv_bytes_per_token=_optional_text(options.kv_bytes_per_token),
-        bytes_note=options.bytes_note,
+        kv_bytes_per_token=None if per_token is None else decimal_text(per_token),
+        sizing=sizing,
         block_bytes=block_bytes,
         requests=n_requests,
         warm_up_requests=math.floor(n_requests * options.warm_up),
@@ -142,19 +159,3 @@ def _account(report: ReadReport) -> ReadAccount:
     for name in ("sources", "bad_examples", "notices"):
         values[name] = tuple(values[name])
     return ReadAccount(**values)
-
-
-def _optional_text(number: Fraction | None) -> str | None:
-    return None if number is None else _decimal_text(number)
-
-
-def _decimal_text(number: Fraction) -> str:
-    """Return a fraction as exact decimal text, or as ``a/b`` where it has none."""
-    if number.denominator == 1:
-        return str(number.numerator)
-    for digits in range(1, 19):
-        scaled = number * 10**digits
-        if scaled.denominator == 1:
-            whole, part = divmod(scaled.numerator, 10**digits)
-            return f"{whole}.{part:0{digits}d}"
-    return str(number)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from kvcap.blocks import PartialBlock
+    from kvcap.models import ModelBytes
 
 TouchOrder = Literal["tail-first", "head-first"]
 
@@ -24,8 +25,11 @@ class ReplayOptions:
     ----------
     kv_bytes_per_token
         Exact bytes of one token's keys and values; None gives answers in blocks and tokens.
-    bytes_note
-        Whose bytes these are, printed with the answer.
+    model_bytes
+        A model and its deployment, in place of ``kv_bytes_per_token``.
+    estimate_tokens
+        Sequence length at which a model that is not linear in tokens is taken; None takes the mean
+        input length of the trace.
     block_size
         Tokens per block: of a token trace (None: 64), or of hash ids that declare none.
     coarsen
@@ -41,7 +45,8 @@ class ReplayOptions:
     """
 
     kv_bytes_per_token: Fraction | None = None
-    bytes_note: str = ""
+    model_bytes: ModelBytes | None = None
+    estimate_tokens: int | None = None
     block_size: int | None = None
     coarsen: int = 1
     partial_block: PartialBlock | None = None

@@ -1,0 +1,113 @@
+"""Groups of layers that keep the same thing in the cache: what a model's attention is made of.
+
+A group says how many elements a layer keeps, and for how long; :mod:`kvcap.models.layouts` turns
+elements into bytes. Head counts and channels are those of the whole model, before any parallelism.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+Pool = Literal["kv", "window", "indexer", "state"]
+"""Which memory pool keeps it: attention over the whole sequence, sliding windows, the keys of a sparse
+attention's indexer, or states of fixed size."""
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Scales kept beside quantized elements: ``scale_bytes`` for every full ``group`` of elements."""
+
+    group: int
+    scale_bytes: int
+
+
+@dataclass(frozen=True)
+class HeadGroup:
+    """Keys and values of attention heads (MHA, GQA, MQA).
+
+    ``window_tokens`` is None where every token of the sequence stays.
+    """
+
+    name: str
+    layers: int
+    kv_heads: int
+    head_dim: int
+    v_head_dim: int
+    window_tokens: int | None = None
+
+    @property
+    def pool(self) -> Pool:
+        """Its memory pool."""
+        return "kv" if self.window_tokens is None else "window"
+
+
+@dataclass(frozen=True)
+class LatentGroup:
+    """A latent that all heads share (MLA), one entry for every ``tokens_per_entry`` tokens.
+
+    ``sparse`` marks attention that an indexer steers, whose fp8 layout differs in engines. A format
+    that the model itself fixes stands in ``element_bytes`` and ``scales``. ``replayed`` marks a window
+    that is computed anew from the last tokens rather than cached.
+    """
+
+    name: str
+    layers: int
+    rank: int
+    rope_dim: int
+    window_tokens: int | None = None
+    tokens_per_entry: int = 1
+    sparse: bool = False
+    element_bytes: Fraction | None = None
+    scales: Scales | None = None
+    replayed: bool = False
+
+    @property
+    def pool(self) -> Pool:
+        """Its memory pool."""
+        return "kv" if self.window_tokens is None else "window"
+
+
+@dataclass(frozen=True)
+class IndexGroup:
+    """Keys by which a sparse attention selects tokens, one entry for every ``tokens_per_entry`` tokens.
+
+    ``layers`` own an indexer; ``sharing_layers`` more use the selection of one that does. ``scales`` go
+    by precision. ``tail_bytes_per_layer`` is kept while the last entry is still incomplete.
+    """
+
+    name: str
+    layers: int
+    head_dim: int
+    sharing_layers: int = 0
+    tokens_per_entry: int = 1
+    scales: tuple[tuple[str, Scales], ...] = ()
+    tail_bytes_per_layer: int = 0
+
+
+@dataclass(frozen=True)
+class StateTensor:
+    """One tensor of a state: ``elements`` of ``element_bytes`` each, split over ranks by ``heads``.
+
+    ``heads`` is None for what every rank keeps whole. A ``recurrent`` tensor follows the state's precision.
+    """
+
+    elements: int
+    element_bytes: int
+    heads: int | None = None
+    recurrent: bool = False
+
+
+@dataclass(frozen=True)
+class StateGroup:
+    """A state of fixed size per layer, kept once for every position from which a sequence can resume."""
+
+    name: str
+    layers: int
+    tensors: tuple[StateTensor, ...]
+
+
+Group = HeadGroup | LatentGroup | IndexGroup | StateGroup

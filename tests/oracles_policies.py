@@ -1,0 +1,153 @@
+"""Cache policies as anybody would write them down: dictionaries, lists and no thought for speed.
+
+A prompt is a tuple of block contents; a block is known by the whole prefix that ends with it. Every function
+returns the leading hit blocks of each prompt, in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+def blocks_of(prompt):
+    return [prompt[: i + 1] for i in range(len(prompt))]
+
+
+def leading(path, resident):
+    for i, block in enumerate(path):
+        if block not in resident:
+            return i
+    return len(path)
+
+
+def fifo_hits(prompts, capacity):
+    """Block by block, front to back: a missing one goes in at once and pushes the oldest one out."""
+    queue, hits = deque(), []
+    for prompt in prompts:
+        path = blocks_of(prompt)
+        hits.append(leading(path, queue))
+        for block in path:
+            if block not in queue:
+                queue.append(block)
+                if len(queue) > capacity:
+                    queue.popleft()
+    return hits
+
+
+def optimal_hits(prompts, capacity):
+    """After each prompt keep the blocks that are needed soonest, nearest the root first."""
+    kept, hits = set(), []
+    for now, prompt in enumerate(prompts):
+        path = blocks_of(prompt)
+        hits.append(leading(path, kept))
+        needed = []
+        for block in kept | set(path):
+            uses = [later for later in range(now + 1, len(prompts)) if block in blocks_of(prompts[later])]
+            if uses:
+                needed.append((uses[0], len(block), block))
+        kept = {block for _, _, block in sorted(needed)[:capacity]}
+    return hits
+
+
+def most_hits_possible(prompts, capacity):
+    """The most leading hits in all that any choice of what to keep can reach, by trying every choice."""
+    best = {frozenset(): 0}
+    for prompt in prompts:
+        path = blocks_of(prompt)
+        after = {}
+        for kept, hits in best.items():
+            hits += leading(path, kept)
+            for choice in subsets(sorted(kept | set(path)), capacity):
+                after[choice] = max(hits, after.get(choice, 0))
+        best = after
+    return max(best.values())
+
+
+def subsets(blocks, largest):
+    found = {frozenset()}
+    for block in blocks:
+        found |= {chosen | {block} for chosen in found if len(chosen) < largest}
+    return found
+
+
+class RadixNode:
+    def __init__(self, contents, parent, last_use):
+        self.contents, self.parent, self.last_use = contents, parent, last_use
+        self.children, self.locked = {}, False
+
+
+class RadixTree:
+    """A radix tree of prompts whose nodes carry the time of their last use."""
+
+    def __init__(self):
+        self.root = RadixNode((), None, 0)
+        self.clock = 0
+
+    def nodes(self):
+        found = [self.root]
+        for node in found:
+            found.extend(node.children.values())
+        return found[1:]
+
+    def blocks(self):
+        return sum(len(node.contents) for node in self.nodes())
+
+    def walk(self, prompt):
+        """Touch the longest prefix there is, splitting the node it ends in; return its nodes."""
+        self.clock += 2
+        walked, node, place = [], self.root, 0
+        while place < len(prompt) and prompt[place] in node.children:
+            node = node.children[prompt[place]]
+            shared = 0
+            while (
+                shared < len(node.contents)
+                and place + shared < len(prompt)
+                and node.contents[shared] == prompt[place + shared]
+            ):
+                shared += 1
+            if shared < len(node.contents):
+                node = self.split(node, shared)
+            node.last_use = self.clock
+            walked.append(node)
+            place += shared
+        return walked
+
+    def split(self, node, blocks):
+        upper = RadixNode(node.contents[:blocks], node.parent, self.clock)
+        node.parent.children[node.contents[0]] = upper
+        node.contents, node.parent, node.last_use = node.contents[blocks:], upper, self.clock - 1
+        upper.children[node.contents[0]] = node
+        return upper
+
+    def evict_one_leaf(self):
+        leaves = [node for node in self.nodes() if not node.children and not node.locked]
+        if not leaves:
+            return False
+        oldest = min(leaves, key=lambda node: node.last_use)
+        del oldest.parent.children[oldest.contents[0]]
+        return True
+
+    def insert(self, prompt):
+        walked = self.walk(prompt)
+        rest = prompt[sum(len(node.contents) for node in walked) :]
+        if rest:
+            parent = walked[-1] if walked else self.root
+            parent.children[rest[0]] = RadixNode(rest, parent, self.clock)
+
+
+def radix_tree_hits(prompts, lookups, held, capacity):
+    """Whole nodes go, oldest leaf first, until a request's new blocks and one more fit."""
+    tree, hits = RadixTree(), []
+    for prompt, lookup, blocks_held in zip(prompts, lookups, held, strict=True):
+        found = tree.walk(prompt[:lookup])
+        hits.append(sum(len(node.contents) for node in found))
+        for node in found:
+            node.locked = True
+        new = blocks_held - hits[-1]
+        while capacity - tree.blocks() < new + 1 and tree.evict_one_leaf():
+            pass
+        for node in found:
+            node.locked = False
+        if capacity - tree.blocks() >= new:
+            tree.insert(prompt)
+    return hits

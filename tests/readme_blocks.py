@@ -1,0 +1,74 @@
+"""The generated parts of README.md: transcripts of commands, and tables of options.
+
+A block stands between ``<!-- transcript: kvcap ... -->`` or ``<!-- options: COMMAND -->`` and
+``<!-- end -->``. ``pytest tests/docs --overwrite-docs`` writes them again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import re
+import shlex
+from pathlib import Path
+
+from kvcap.cli import main
+from kvcap.cli.main import build_parser
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+_BLOCK = re.compile(
+    r"<!-- (?P<kind>transcript|options): (?P<text>.+?) -->\n(?P<body>.*?)<!-- end -->", re.DOTALL
+)
+
+
+def regenerated(text: str) -> str:
+    """Return README text with every generated block made anew."""
+    return _BLOCK.sub(_block, text)
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of every command, in the order of ``--help``."""
+    parser = build_parser()
+    action = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    return dict(action.choices)
+
+
+def options(command: argparse.ArgumentParser) -> list[argparse.Action]:
+    """Return the options of a command but ``--help``."""
+    return [action for action in command._actions if action.option_strings and action.dest != "help"]
+
+
+def _block(match: re.Match[str]) -> str:
+    body = _transcript(match["text"]) if match["kind"] == "transcript" else _option_table(match["text"])
+    return f"<!-- {match['kind']}: {match['text']} -->\n{body}<!-- end -->"
+
+
+def _transcript(command: str) -> str:
+    stdout = io.StringIO()
+    before = Path.cwd()
+    os.chdir(README.parent)
+    try:
+        with contextlib.redirect_stdout(stdout):
+            code = main(shlex.split(command)[1:])
+    finally:
+        os.chdir(before)
+    assert code == 0, command
+    return f"```console\n$ {command}\n{stdout.getvalue()}```\n"
+
+
+def _option_table(name: str) -> str:
+    command = commands()[name]
+    lines = ["| option | meaning |", "|---|---|"]
+    for action in options(command):
+        value = f" {action.metavar or '|'.join(map(str, action.choices or []))}" if action.nargs != 0 else ""
+        names = ", ".join(f"`{option}{value}`" for option in action.option_strings)
+        meaning = (action.help or "") % {"default": action.default}
+        lines.append(f"| {names} | {meaning} |")
+    return "\n".join(_escaped(line) for line in lines) + "\n"
+
+
+def _escaped(row: str) -> str:
+    """Escape bars inside code spans, which would end a cell."""
+    return re.sub(r"`[^`]*`", lambda code: code[0].replace("|", "\\|"), row)
