@@ -47,8 +47,6 @@ def detect(chunk: AnyChunk, options: ReadOptions) -> Dialect:
         seen = True
         if isinstance(record, FieldError):
             first_error = first_error or RecordError(chunk.path, line, record.field, record.reason)
-            if options.skip_bad == 0:
-                break  # it stops the reading, too
             continue
         matching = _first_match(record)
         if chosen is None:
