@@ -62,7 +62,7 @@ class TimeBootstrap:
 
     def per_slot(self, values: Int64Array) -> FloatArray:
         """Return the sum of per-request values in each slot: float64 (SLOTS,)."""
-        return np.bincount(self._slot, weights=values, minlength=SLOTS)
+        return np.bincount(self._slot, weights=values, minlength=SLOTS).astype(np.float64)
 
     def resampled(self, slot_sums: FloatArray) -> FloatArray:
         """Return the sums in each resample: (RESAMPLES, ...) from (SLOTS, ...)."""

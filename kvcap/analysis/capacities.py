@@ -62,9 +62,16 @@ def _resolve(text: str, run: RunInfo) -> ResolvedCapacity:
     capacity = parse_capacity(text, "--capacities")
     blocks = in_blocks(capacity, run)
     if capacity.unit == "bytes":
-        return ResolvedCapacity(format_size(int(capacity.amount)), blocks, int(capacity.amount))
+        return ResolvedCapacity(capacity_label(capacity), blocks, int(capacity.amount))
     size_bytes = None if run.block_bytes is None else blocks * run.block_bytes
-    return ResolvedCapacity(f"{int(capacity.amount):,} {capacity.unit}", blocks, size_bytes)
+    return ResolvedCapacity(capacity_label(capacity), blocks, size_bytes)
+
+
+def capacity_label(capacity: Capacity) -> str:
+    """Return what to call a capacity, in the unit that it was given in."""
+    if capacity.unit == "bytes":
+        return format_size(int(capacity.amount))
+    return f"{int(capacity.amount):,} {capacity.unit}"
 
 
 def in_blocks(capacity: Capacity, run: RunInfo) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -159,7 +158,7 @@ def _step_blocks(step: Capacity, run: RunInfo) -> int:
 def _step_label(step_blocks: int, run: RunInfo) -> str:
     if run.block_bytes is None:
         return f"{step_blocks:,} blocks"
-    return format_size(round(Fraction(step_blocks * run.block_bytes, GIB), 1) * GIB)
+    return format_size(round(step_blocks * run.block_bytes / GIB, 1) * GIB)
 
 
 def _step(label: str, capacity: int, step: int, traffic: Traffic, value: Valuation) -> Step:

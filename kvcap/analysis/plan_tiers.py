@@ -26,7 +26,7 @@ class TierRow:
     name
         As the user calls it.
     size_blocks, size_bytes
-        What it holds, of each pool; bytes None when unknown.
+        What it holds, of each pool; bytes as they were given, None when unknown.
     first_blocks, last_blocks
         It serves the depths from ``first_blocks`` up to below ``last_blocks``.
     hit_blocks, hit_tokens
@@ -93,17 +93,20 @@ def _tier_row(
     hit_blocks, hit_tokens = (
         below - above for below, above in zip(traffic.hits(last), traffic.hits(first), strict=True)
     )
+    size_bytes = None if block_bytes is None else size * block_bytes
+    if tier.size.unit == "bytes":
+        size_bytes = int(tier.size.amount)
     price = None if tier.price_per_gib_month is None else float(tier.price_per_gib_month)
     cost = best = age = None
-    if price is not None and block_bytes is not None:
-        cost = size * block_bytes / GIB * price * traffic.pools
+    if price is not None and block_bytes is not None and size_bytes is not None:
+        cost = size_bytes / GIB * price * traffic.pools
         best = best_last_capacity(traffic, value, first, price, inclusive=options.inclusive)
         age = value.break_even_age_seconds(block_bytes / traffic.run.block_size, price)
     mean, p50, p99 = _read_rates(traffic, first, last, options.window_seconds)
     return TierRow(
         name=tier.name,
         size_blocks=size,
-        size_bytes=None if block_bytes is None else size * block_bytes,
+        size_bytes=size_bytes,
         first_blocks=first,
         last_blocks=last,
         hit_blocks=hit_blocks,

@@ -20,6 +20,8 @@ PREFIX_PERCENTS: Final = (25, 50, 75, 100)
 SETTLED_WITHIN: Final = 0.05
 """A number is settled when the second half of the trace changed it by less than this share."""
 CUT_OFF_WITHIN: Final = 0.05
+UNCERTAIN_FROM: Final = 1.5
+"""The p99 is uncertain when the ends of its interval are so many times apart."""
 P99: Final = Fraction(99, 100)
 
 _GRID_STEPS_PER_SIDE: Final = 32
@@ -111,10 +113,11 @@ def cut_off_share(traffic: Traffic) -> float | None:
 
 def _prefix(traffic: Traffic, percent: int) -> PrefixRow:
     n_requests = max(1, traffic.blocks.size * percent // 100)
+    blocks = int(traffic.blocks[:n_requests].sum())
     return PrefixRow(
         percent=percent,
         requests=n_requests,
-        ceiling=int(traffic.ceiling_blocks[:n_requests].sum()) / max(1, int(traffic.blocks[:n_requests].sum())),
+        ceiling=int(traffic.ceiling_blocks[:n_requests].sum()) / max(1, blocks),
         p99_blocks=nearest_rank(np.sort(traffic.required_blocks[:n_requests]), P99),
     )
 
@@ -125,9 +128,7 @@ def _goal_interval(traffic: Traffic, bootstrap: TimeBootstrap, goal: Goal, goal_
     of = traffic.ceiling_blocks if goal.kind == "ceiling-share" else traffic.blocks
     needed = bootstrap.resampled(bootstrap.per_slot(of)) * float(goal.share)
     grid = _capacity_grid(goal_blocks, traffic.run.distinct_blocks)
-    hits = np.stack(
-        [bootstrap.per_slot(traffic.per_request(traffic.run_hits(int(c)))) for c in grid], axis=1
-    )
+    hits = np.stack([bootstrap.per_slot(traffic.per_request(traffic.run_hits(int(c)))) for c in grid], axis=1)
     return interval(float(goal_blocks), _inverse(grid, bootstrap.resampled(hits), needed))
 
 
@@ -157,18 +158,18 @@ def _doubts(
     doubts = []
     if not _settled(half.ceiling, whole.ceiling):
         doubts.append(
-            f"the ceiling is not settled: {100 * half.ceiling:.1f} % over the first half of the requests, "
-            f"{100 * whole.ceiling:.1f} % over all"
+            f"the ceiling still moves ({100 * half.ceiling:.1f} % at half the trace, "
+            f"{100 * whole.ceiling:.1f} % now)"
         )
     if not _settled(half.p99_blocks, whole.p99_blocks):
-        change = whole.p99_blocks / half.p99_blocks if half.p99_blocks else float("inf")
-        doubts.append(f"the p99 is not settled: {change:.2g} times that of the first half of the requests")
+        change = f"{whole.p99_blocks / half.p99_blocks:.2g} times" if half.p99_blocks else "far from"
+        doubts.append(f"the p99 still moves (now {change} that at half the trace)")
     if cut_off is not None and cut_off > CUT_OFF_WITHIN:
-        doubts.append(f"about {100 * cut_off:.0f} % of all reuse lies before the trace begins: log for longer")
-    if p99.high > 1.5 * max(p99.low, 1):
-        doubts.append("the p99 is uncertain by more than half: plan for the upper end of its interval")
+        doubts.append(f"about {100 * cut_off:.0f} % of reuse lies before the trace begins (log for longer)")
+    if p99.high > UNCERTAIN_FROM * max(p99.low, 1):
+        doubts.append("the p99 is uncertain (plan for the upper end of its interval)")
     if traffic.time_us is None:
-        doubts.append("no timestamps: nothing is known of traffic over time")
+        doubts.append("there are no timestamps (nothing is known of rates)")
     return doubts
 
 
