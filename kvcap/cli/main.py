@@ -18,6 +18,10 @@ COMMANDS: Final = (
     "tokenize",
     "formats",
     "sql",
+    "plan",
+    "diff",
+    "check",
+    "report",
     "models",
     "synth",
 )
