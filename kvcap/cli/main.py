@@ -21,7 +21,6 @@ COMMANDS: Final = (
     "plan",
     "diff",
     "check",
-    "report",
     "models",
     "synth",
 )
