@@ -1,7 +1,7 @@
 """vLLM's own renderer, without weights: the ids that this release of vLLM sees.
 
-Written for vLLM 0.32, whose ``vllm launch render`` builds the same objects. Runs where vLLM is installed, such as in
-its container; elsewhere the ``engine`` backend asks a server.
+Written for vLLM 0.32, whose ``vllm launch render`` builds the same objects. Runs where vLLM is installed,
+such as in its container; elsewhere the ``engine`` backend asks a server.
 """
 
 from __future__ import annotations
