@@ -54,7 +54,7 @@ stacks AS (
 ),
 
 held AS (
-    SELECT session_id, sum(hit_blocks(depth, blocks, capacity)) / (SELECT count(*) FROM moments) AS blocks
+    SELECT session_id, sum(hit_blocks(depth, blocks, capacity)) AS block_moments
     FROM stacks, limits
     GROUP BY session_id
 ),
@@ -76,8 +76,8 @@ served AS (
 joined AS (
     SELECT
         served.*,
-        coalesce(held.blocks, 0) AS held_blocks,
-        coalesce(held.blocks, 0) / nullif(sum(held.blocks) OVER (), 0) AS share_of_held,
+        coalesce(block_moments, 0) / nullif(n_moments, 0) AS held_blocks,
+        coalesce(block_moments, 0) / nullif(sum(block_moments) OVER (), 0) AS share_of_held,
         hit_tokens / nullif(sum(hit_tokens) OVER (), 0) AS share_of_all_hits,
         CASE CAST($order_by AS VARCHAR)
             WHEN 'held' THEN held_blocks
@@ -86,6 +86,7 @@ joined AS (
             ELSE error('order_by is ''' || $order_by || ''', expected held, hits or p99')
         END AS standing
     FROM served
+    CROSS JOIN (SELECT count(*) AS n_moments FROM moments)
     LEFT JOIN held ON served.session_id IS NOT DISTINCT FROM held.session_id
 )
 
