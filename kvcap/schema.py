@@ -59,13 +59,17 @@ REQUESTS: Final = pa.schema(
         pa.field("input_length", pa.int64(), nullable=False),
         pa.field("output_length", pa.int64()),
         pa.field("blocks", pa.int64(), nullable=False),
+        pa.field("cacheable_tokens", pa.int64(), nullable=False),
         pa.field("ceiling_blocks", pa.int64(), nullable=False),
         pa.field("ceiling_tokens", pa.int64(), nullable=False),
         pa.field("required_blocks", pa.int64(), nullable=False),
         pa.field("measured", pa.bool_(), nullable=False),
     ]
 )
-"""One row per request; ``measured`` is false during warm-up. Kept columns follow."""
+"""One row per request; ``cacheable_tokens`` are those of its blocks, ``measured`` is false during warm-up.
+
+Kept columns follow.
+"""
 
 REUSE_RUNS: Final = pa.schema(
     [

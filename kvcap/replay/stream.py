@@ -48,8 +48,8 @@ class StreamedTrace:
         Reuse runs of equal weights by request id, then position.
     columns
         The trace without its payload, one row per request.
-    blocks, input_tokens : int64 (n_requests,)
-        Blocks looked up, and prompt length.
+    blocks, input_tokens, cacheable_tokens : int64 (n_requests,)
+        Blocks looked up, prompt length, and the sum of the blocks' weights.
     block_size
         Tokens of a full block; 0 for an empty trace.
     """
@@ -58,6 +58,7 @@ class StreamedTrace:
     columns: pa.Table
     blocks: Int64Array
     input_tokens: Int64Array
+    cacheable_tokens: Int64Array
     block_size: int
 
 
@@ -79,6 +80,7 @@ def stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keyer: BlockKey
     runs: list[WeightedRuns] = []
     blocks: list[Int64Array] = [np.empty(0, np.int64)]
     input_tokens: list[Int64Array] = [np.empty(0, np.int64)]
+    cacheable_tokens: list[Int64Array] = [np.empty(0, np.int64)]
     block_size = 0
     first_id = 0
     for batch in batches:
@@ -90,14 +92,27 @@ def stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keyer: BlockKey
         columns.append(batch.select(names))
         blocks.append(np.diff(keyed.request_offsets))
         input_tokens.append(keyed.input_tokens)
+        cacheable_tokens.append(_cacheable_tokens(keyed))
         first_id += batch.num_rows
     return StreamedTrace(
         runs=_in_request_order(runs),
         columns=pa.Table.from_batches(columns, pa.schema([schema.field(name) for name in names])),
         blocks=np.concatenate(blocks),
         input_tokens=np.concatenate(input_tokens),
+        cacheable_tokens=np.concatenate(cacheable_tokens),
         block_size=block_size,
     )
+
+
+def _cacheable_tokens(keyed: KeyedRequests) -> Int64Array:
+    """Return the sum of each request's block weights: int64 (n_requests,)."""
+    if keyed.block_tokens is not None:
+        summed = np.concatenate([np.zeros(1, np.int64), np.cumsum(keyed.block_tokens, dtype=np.int64)])
+        explicit: Int64Array = np.diff(summed[keyed.request_offsets])
+        return explicit
+    filled_blocks = -(-keyed.covered_tokens // keyed.block_size)
+    # Blocks beyond what the prompt fills weigh one token each.
+    return keyed.covered_tokens + np.maximum(0, np.diff(keyed.request_offsets) - filled_blocks)
 
 
 def _replay_batch(
