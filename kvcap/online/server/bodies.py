@@ -164,7 +164,7 @@ def _from_arrow(body: bytes, max_ids: int) -> Incoming:
             table = reader.read_all()
         table.validate(full=True)
         return _from_table(table.combine_chunks(), max_ids)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:
         first_line = str(error).splitlines()[0] if str(error) else repr(error)
         raise RequestRefusedError(
             400, f"the body does not read as an Arrow IPC stream of requests ({first_line})"

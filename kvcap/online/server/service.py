@@ -180,7 +180,8 @@ class Service:
         if self.finalized:
             raise RequestRefusedError(409, "the service is finalized, no further requests are taken")
         limits = self.options.limits
-        if len(self._queue) >= limits.max_pending or self._queued_bytes + n_bytes > limits.max_pending_bytes:
+        too_large = self._queue and self._queued_bytes + n_bytes > limits.max_pending_bytes
+        if len(self._queue) >= limits.max_pending or too_large:
             raise RequestRefusedError(
                 429, f"{len(self._queue)} requests wait, no more are taken now", RETRY_AFTER_S
             )
