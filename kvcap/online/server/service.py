@@ -100,8 +100,9 @@ class Service:
 
     def warm_up(self) -> None:
         """Compile the kernels, so that no client waits for it."""
-        for kind in ("token_ids", "hash_ids"):
-            Estimator(self.options.estimator).observe(**{kind: [1] * self.options.block_size}, timestamp_us=0)
+        ids = [1] * self.options.block_size
+        Estimator(self.options.estimator).observe(ids, timestamp_us=0)
+        Estimator(self.options.estimator).observe(hash_ids=ids, timestamp_us=0)
 
     def start(self) -> None:
         """Begin to observe; call it on the running loop."""
