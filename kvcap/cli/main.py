@@ -23,6 +23,7 @@ COMMANDS: Final = (
     "check",
     "models",
     "synth",
+    "serve",
 )
 """Commands in the order of ``--help``; each is a module of :mod:`kvcap.cli.commands`."""
 
