@@ -71,7 +71,9 @@ class NamedQuery:
     def macro_sql(self) -> str:
         """The statements that make it a table macro, and a view where every parameter has a default."""
         parameters = [
-            parameter.name if parameter.default is None else f"{parameter.name} := {_quoted(parameter.default)}"
+            parameter.name
+            if parameter.default is None
+            else f"{parameter.name} := {_quoted(parameter.default)}"
             for parameter in sorted(self.parameters, key=lambda parameter: parameter.default is not None)
         ]
         body = _PLACEHOLDER.sub(r"\1", self.sql)

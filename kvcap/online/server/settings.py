@@ -14,9 +14,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
-from kvcap.analysis.capacities import DEFAULT_CAPACITIES
 from kvcap.errors import MissingExtraError, UsageError
 from kvcap.online.server.options import Limits, ServeOptions
+from kvcap.queries.capacities import DEFAULT_CAPACITIES
 from kvcap.tokenize import BACKENDS, TokenizeOptions
 from kvcap.units import parse_capacity, parse_number, parse_size_bytes
 
