@@ -28,8 +28,11 @@ Int64Array = npt.NDArray[np.int64]
 UInt64Array = npt.NDArray[np.uint64]
 
 _START, _LENGTH, _CHILDREN, _TOUCHER, _PARENT = range(5)
-_N_NODES, _N_FREE, _N_SLOTS, _N_REQUESTS, _ARENA_USED, _LIVE_BLOCKS = range(6)
+_N_NODES, _N_FREE, _N_SLOTS, _N_REQUESTS, _ARENA_USED, _LIVE_BLOCKS, _OLDEST_SLOT, _FORGOTTEN = range(8)
 _N_RUN_COLUMNS: Final = 6
+_LEAST_SLOTS: Final = 1024
+_LEAST_ARENA: Final = 1 << 14
+"""Room that is always made at once, so that small chunks do not compact time and again."""
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -62,9 +65,10 @@ class _State(NamedTuple):
         Stack of node ids to use again.
     table_keys, table_nodes : uint64, int64 (2 ** table_bits,)
         Open addressing by the key of a node's first block; -1 marks an empty place.
-    tree, weights, slot_requests : int64 (n_slots + 1,), (n_slots,), (n_slots,)
-        Fenwick tree over slots, surviving blocks per slot, request number of a slot.
-    counters : int64 (6,)
+    tree, weights, slot_requests, slot_leaves : int64 (n_slots + 1,), (n_slots,), (n_slots,), (n_slots,)
+        Fenwick tree over slots, surviving blocks per slot, request number of a slot, node where its path
+        ends (meaningless once nothing of it survives).
+    counters : int64 (8,)
     """
 
     arena: UInt64Array
@@ -75,6 +79,7 @@ class _State(NamedTuple):
     tree: Int64Array
     weights: Int64Array
     slot_requests: Int64Array
+    slot_leaves: Int64Array
     counters: Int64Array
 
 
@@ -252,33 +257,39 @@ def _touch_path(state, runs, n_runs, own, length, slot, table_bits):
         state.weights[runs[run, 1]] -= runs[run, 3]
         runs[run, 1] = state.slot_requests[runs[run, 1]]
     if position < length:
-        _append_tail(state, above, own + position, length - position, slot, table_bits)
+        above = _append_tail(state, above, own + position, length - position, slot, table_bits)
+    state.slot_leaves[slot] = above
     counters[_LIVE_BLOCKS] += length - position
     return runs, n_runs
 
 
 @jit
 def _append_tail(state, above, start, length, slot, table_bits):
-    """Hang blocks that were never seen below ``above`` (-1: the root)."""
+    """Hang blocks that were never seen below ``above`` (-1: the root); return the node that holds them."""
     if above >= 0:
         if state.nodes[above, _CHILDREN] == 0:
             # The node was just pointed at this request's own keys, which go on right behind it.
             state.nodes[above, _LENGTH] += length
-            return
+            return above
         state.nodes[above, _CHILDREN] += 1
     node = _new_node(state, start, length, 0, slot, above)
     key = state.arena[start]
     place = _find(key, state.table_keys, state.table_nodes, table_bits)
     state.table_keys[place] = key
     state.table_nodes[place] = node
+    return node
 
 
 @jit
-def _scan(state, first_key, request_offsets, runs, table_bits):
-    """Replay requests whose keys stand in the arena from ``first_key`` on; return runs and their number."""
+def _scan(state, first_key, request_offsets, runs, table_bits, max_depth):
+    """Replay requests whose keys stand in the arena from ``first_key`` on; return runs and their number.
+
+    What may be forgotten is forgotten between requests, so that chunks make no difference.
+    """
     counters = state.counters
     n_runs = 0
     for r in range(request_offsets.size - 1):
+        _forget(state, max_depth, table_bits)
         length = request_offsets[r + 1] - request_offsets[r]
         if length > 0:
             slot = counters[_N_SLOTS]
@@ -318,7 +329,7 @@ def _copy_live_spans(nodes, n_nodes, arena, target):
 
 
 @jit
-def _renumber_slots(state, tree, weights, slot_requests):
+def _renumber_slots(state, tree, weights, slot_requests, slot_leaves):
     """Move slots that still own blocks to the front of new arrays, in order; return their number."""
     n_slots = state.counters[_N_SLOTS]
     new_slot = np.empty(n_slots, np.int64)
@@ -328,6 +339,7 @@ def _renumber_slots(state, tree, weights, slot_requests):
         if state.weights[slot] > 0:
             weights[kept] = state.weights[slot]
             slot_requests[kept] = state.slot_requests[slot]
+            slot_leaves[kept] = state.slot_leaves[slot]
             kept += 1
     for node in range(state.counters[_N_NODES]):
         if state.nodes[node, _LENGTH] > 0:
@@ -342,35 +354,33 @@ def _renumber_slots(state, tree, weights, slot_requests):
 
 @jit
 def _forget(state, max_depth, table_bits):
-    """Drop requests all of whose blocks lie at ``max_depth`` or deeper; return how many blocks went.
+    """Drop the oldest requests as long as all of their blocks lie at ``max_depth`` or deeper.
 
-    A node's descendants were last touched no later than itself, so whole subtrees go at once.
+    A node's descendants were last touched no later than itself, so what survives of the oldest request is
+    a chain of nodes with nothing below: from its leaf upwards, as long as it is the last toucher.
     """
     counters, nodes = state.counters, state.nodes
-    slot = counters[_N_SLOTS] - 1
-    above_blocks = 0
-    while slot >= 0 and above_blocks < max_depth:
-        above_blocks += state.weights[slot]
-        slot -= 1
-    if slot < 0:
-        return 0
-    forgotten = 0
-    for node in range(counters[_N_NODES]):
-        if nodes[node, _LENGTH] > 0 and nodes[node, _TOUCHER] <= slot:
-            place = _find(state.arena[nodes[node, _START]], state.table_keys, state.table_nodes, table_bits)
+    while counters[_OLDEST_SLOT] < counters[_N_SLOTS]:
+        slot = counters[_OLDEST_SLOT]
+        weight = state.weights[slot]
+        if counters[_LIVE_BLOCKS] - weight < max_depth:
+            return
+        counters[_OLDEST_SLOT] += 1
+        if weight == 0:
+            continue
+        node = state.slot_leaves[slot]
+        while node >= 0 and nodes[node, _TOUCHER] == slot:
+            key = state.arena[nodes[node, _START]]
+            place = _find(key, state.table_keys, state.table_nodes, table_bits)
             _remove(place, state.table_keys, state.table_nodes, table_bits)
-            parent = nodes[node, _PARENT]
-            if parent >= 0:
-                nodes[parent, _CHILDREN] -= 1
-            forgotten += nodes[node, _LENGTH]
-    for node in range(counters[_N_NODES]):
-        if nodes[node, _LENGTH] > 0 and nodes[node, _TOUCHER] <= slot:
             _free_node(state, node)
-    for old in range(slot + 1):
-        _fenwick_add(state.tree, old, -state.weights[old])
-        state.weights[old] = 0
-    counters[_LIVE_BLOCKS] -= forgotten
-    return forgotten
+            node = nodes[node, _PARENT]
+        if node >= 0:
+            nodes[node, _CHILDREN] -= 1
+        _fenwick_add(state.tree, slot, -weight)
+        state.weights[slot] = 0
+        counters[_LIVE_BLOCKS] -= weight
+        counters[_FORGOTTEN] += weight
 
 
 class ReuseRunScanner:
@@ -379,12 +389,13 @@ class ReuseRunScanner:
     Parameters
     ----------
     max_depth
-        Depth from which blocks may be forgotten: depths below it stay exact and memory stays bounded.
-        Blocks come back as cold when they are accessed after being forgotten. None remembers all.
+        Depth from which blocks are forgotten, a request at a time: depths below it stay exact and memory
+        stays bounded. Blocks come back as cold when they are accessed after being forgotten. None
+        remembers all.
     """
 
     def __init__(self, max_depth: int | None = None) -> None:
-        self._max_depth = max_depth
+        self._max_depth = np.iinfo(np.int64).max if max_depth is None else max_depth
         self._table_bits = 10
         self._state = _State(
             arena=np.empty(0, np.uint64),
@@ -395,7 +406,8 @@ class ReuseRunScanner:
             tree=np.zeros(257, np.int64),
             weights=np.zeros(256, np.int64),
             slot_requests=np.zeros(256, np.int64),
-            counters=np.zeros(6, np.int64),
+            slot_leaves=np.zeros(256, np.int64),
+            counters=np.zeros(8, np.int64),
         )
 
     @property
@@ -407,6 +419,11 @@ class ReuseRunScanner:
     def live_blocks(self) -> int:
         """Distinct blocks remembered."""
         return int(self._state.counters[_LIVE_BLOCKS])
+
+    @property
+    def forgotten_blocks(self) -> int:
+        """Blocks forgotten so far; one that came back and was forgotten again counts twice."""
+        return int(self._state.counters[_FORGOTTEN])
 
     @property
     def memory_bytes(self) -> int:
@@ -437,13 +454,11 @@ class ReuseRunScanner:
         offsets = np.ascontiguousarray(request_offsets, np.int64)
         first_key = self._make_room(keys[offsets[0] : offsets[-1]], offsets.size - 1)
         runs = np.empty((max(64, 2 * (offsets.size - 1)), _N_RUN_COLUMNS), np.int64)
-        runs, n_runs = _scan(self._state, first_key, offsets, runs, self._table_bits)
+        runs, n_runs = _scan(self._state, first_key, offsets, runs, self._table_bits, self._max_depth)
         return ReuseRuns(*(np.ascontiguousarray(runs[:n_runs, column]) for column in range(_N_RUN_COLUMNS)))
 
     def _make_room(self, keys: UInt64Array, n_requests: int) -> int:
         """Append keys to the arena, grow or compact what is full; return where the keys begin."""
-        if self._max_depth is not None and self.live_blocks > 2 * self._max_depth:
-            _forget(self._state, self._max_depth, self._table_bits)
         self._make_room_for_nodes(2 * n_requests)
         self._make_room_for_slots(n_requests)
         state = self._state
@@ -460,7 +475,7 @@ class ReuseRunScanner:
 
     def _compact_arena(self, extra: int) -> int:
         state = self._state
-        target = np.empty(2 * self.live_blocks + 2 * extra, np.uint64)
+        target = np.empty(max(_LEAST_ARENA, 2 * self.live_blocks + 2 * extra), np.uint64)
         used = _copy_live_spans(state.nodes, state.counters[_N_NODES], state.arena, target)
         self._state = state._replace(arena=target)
         return int(used)
@@ -489,12 +504,10 @@ class ReuseRunScanner:
         if n_slots + extra <= state.weights.size:
             return
         live_slots = int(np.count_nonzero(state.weights[:n_slots]))
-        size = 2 * (live_slots + extra)
-        tree, weights, requests = (
-            np.zeros(size + 1, np.int64),
-            np.zeros(size, np.int64),
-            np.zeros(size, np.int64),
-        )
-        kept = _renumber_slots(state, tree, weights, requests)
-        self._state = state._replace(tree=tree, weights=weights, slot_requests=requests)
+        size = max(_LEAST_SLOTS, 2 * (live_slots + extra))
+        tree = np.zeros(size + 1, np.int64)
+        weights, requests, leaves = (np.zeros(size, np.int64) for _ in range(3))
+        kept = _renumber_slots(state, tree, weights, requests, leaves)
+        self._state = state._replace(tree=tree, weights=weights, slot_requests=requests, slot_leaves=leaves)
         self._state.counters[_N_SLOTS] = kept
+        self._state.counters[_OLDEST_SLOT] = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from fractions import Fraction
 
 import numpy as np
@@ -88,7 +89,44 @@ def test_forgetting_beyond_a_bound_keeps_every_depth_below_it(requests: list[lis
         np.add.at(hits, part.request, np.clip(bound - part.depth, 0, part.blocks))
     assert hits.tolist() == oracles.lru_hits(oracles.chained(requests), bound, "tail-first")
     longest = max((len(request) for request in requests), default=0)
-    assert bounded.live_blocks <= 2 * bound + 2 * longest
+    assert bounded.live_blocks <= bound + 2 * longest
+
+
+@given(data=st.data(), bound=st.integers(1, 12))
+def test_what_is_forgotten_does_not_depend_on_the_chunks(data: st.DataObject, bound: int) -> None:
+    requests = data.draw(prefix_forests())
+    cuts = data.draw(chunkings(len(requests)))
+    ids, offsets = flat(requests)
+    keys = chain_keys(ids, offsets)
+    one_by_one, chunked = ReuseRunScanner(bound), ReuseRunScanner(bound)
+    expected = [one_by_one.feed(keys, offsets[r : r + 2]) for r in range(len(requests))]
+    found = [chunked.feed(keys, offsets[a : b + 1]) for a, b in itertools.pairwise(cuts)]
+    for column, other in zip(zip(*expected, strict=True), zip(*found, strict=True), strict=True):
+        np.testing.assert_array_equal(np.concatenate(column), np.concatenate(other))
+    assert chunked.forgotten_blocks == one_by_one.forgotten_blocks
+    assert chunked.live_blocks == one_by_one.live_blocks
+
+
+@pytest.mark.parametrize("bound", [50, 400])
+def test_a_long_bounded_stream_stays_exact_and_its_memory_flat(bound: int) -> None:
+    rng = random.Random(bound)
+    requests: list[list[int]] = []
+    for _ in range(6000):
+        earlier = rng.choice(requests[-200:]) if requests and rng.random() < 0.7 else []
+        fresh = [rng.randrange(10**9) for _ in range(rng.randrange(12))]
+        requests.append(earlier[: rng.randrange(len(earlier) + 1)] + fresh)
+    ids, offsets = flat(requests)
+    keys = chain_keys(ids, offsets)
+    scanner = ReuseRunScanner(max_depth=bound)
+    hits = np.zeros(len(requests), np.int64)
+    memory = []
+    for r in range(0, len(requests), 3):
+        part = scanner.feed(keys, offsets[r : r + 4])
+        np.add.at(hits, part.request, np.clip(bound - part.depth, 0, part.blocks))
+        memory.append(scanner.memory_bytes)
+    assert hits.tolist() == oracles.lru_hits(oracles.chained(requests), bound, "tail-first")
+    assert memory[-1] <= max(memory[: len(memory) // 2])
+    assert scanner.forgotten_blocks > 0
 
 
 @pytest.mark.parametrize("order", ORDERS)
