@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kvcap.errors import UsageError
-from kvcap.units import Capacity, format_size, parse_capacity
+from kvcap.units import format_size, parse_capacity
 
 if TYPE_CHECKING:
     from kvcap.queries import RunInfo
@@ -60,24 +60,11 @@ def resolve_capacities(text: str | None, run: RunInfo) -> tuple[ResolvedCapacity
 
 def _resolve(text: str, run: RunInfo) -> ResolvedCapacity:
     capacity = parse_capacity(text, "--capacities")
-    blocks = _in_blocks(capacity, run)
+    blocks = capacity.in_blocks("--capacities", run.block_size, run.block_bytes)
     if capacity.unit == "bytes":
         return ResolvedCapacity(format_size(int(capacity.amount)), blocks, int(capacity.amount))
     size_bytes = None if run.block_bytes is None else blocks * run.block_bytes
     return ResolvedCapacity(f"{int(capacity.amount):,} {capacity.unit}", blocks, size_bytes)
-
-
-def _in_blocks(capacity: Capacity, run: RunInfo) -> int:
-    if capacity.unit == "blocks":
-        return int(capacity.amount)
-    if capacity.unit == "tokens":
-        return int(capacity.amount / run.block_size)
-    if run.block_bytes is None:
-        raise UsageError(
-            "--capacities in bytes need --kv-bytes-per-token; without it give blocks or tokens, "
-            "such as 5000blocks or 2.5Mtokens"
-        )
-    return int(capacity.amount / run.block_bytes)
 
 
 def _block_grid(distinct_blocks: int) -> tuple[ResolvedCapacity, ...]:

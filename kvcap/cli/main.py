@@ -20,6 +20,7 @@ COMMANDS: Final = (
     "sql",
     "models",
     "synth",
+    "route",
 )
 """Commands in the order of ``--help``; each is a module of :mod:`kvcap.cli.commands`."""
 
