@@ -11,7 +11,6 @@ from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 
 from kvcap.errors import UsageError
@@ -180,6 +179,9 @@ def _hash_blocks(tokens: npt.NDArray[np.uint32], block_size: int) -> npt.NDArray
     """Return a 64-bit hash of every block of tokens: uint32 (n * block_size,) -> uint64 (n,)."""
     if tokens.size == 0:
         return np.empty(0, np.uint64)
+    # Hash traces never need it, and a tenth of a second of start-up is a tenth of a small replay.
+    import polars as pl
+
     hashes = pl.Series(tokens).reshape((-1, block_size)).hash()
     return np.ascontiguousarray(hashes.to_numpy(), np.uint64)
 

@@ -133,17 +133,13 @@ def _print_capacities(pool: PoolAnswer, stream: TextIO) -> None:
 def _print_requirements(pool: PoolAnswer, run: RunInfo, stream: TextIO) -> None:
     shares = "   ".join(f"{row.percent:g} % {_size(row.capacity_blocks, run)}" for row in pool.shares)
     print(f"Capacity for a share of the ceiling:  {shares}", file=stream)
-    print(
-        f"Capacity per request for {run.target_percent} % of its own ceiling "
-        f"(samples {pool.samples.requests:,}; reusing {pool.reusing.requests:,} in brackets):",
-        file=stream,
-    )
-    if pool.samples.mean_blocks is not None:
-        names = ["mean", *(percentile_name(percent) for percent in pool.samples.required_blocks)]
-        none = ["-"] * len(names)
-        reusing = _sizes(pool.reusing, run) if pool.reusing.requests else none
-        both = zip(names, _sizes(pool.samples, run), reusing, strict=True)
-        print("  " + "   ".join(f"{name} {size} [{other}]" for name, size, other in both), file=stream)
+    print(file=stream)
+    print(f"Capacity per request for {run.target_percent} % of its own ceiling:", file=stream)
+    percents = list(pool.samples.required_blocks)
+    headers = ["", "Requests", "mean", *(percentile_name(percent) for percent in percents)]
+    rows = [["samples", f"{pool.samples.requests:,}", *_sizes(pool.samples, percents, run)]]
+    rows.append(["reusing", f"{pool.reusing.requests:,}", *_sizes(pool.reusing, percents, run)])
+    print_table(headers, rows, stream)
     headline = pool.headline
     if headline is not None and headline.block_hit_rate is not None:
         possible = _share(pool.totals.ceiling_blocks, pool.totals.blocks)
@@ -176,9 +172,13 @@ def _print_pools(answer: Answer, stream: TextIO) -> None:
     print_table(headers, rows, stream)
 
 
-def _sizes(sample: CapacityPercentiles, run: RunInfo) -> list[str]:
-    mean = sample.mean_blocks or 0.0
-    return [_size(mean, run), *(_size(blocks, run) for blocks in sample.required_blocks.values())]
+def _sizes(sample: CapacityPercentiles, percents: list[float], run: RunInfo) -> list[str]:
+    if sample.mean_blocks is None:
+        return ["-"] * (1 + len(percents))
+    return [
+        _size(sample.mean_blocks, run),
+        *(_size(sample.required_blocks[percent], run) for percent in percents),
+    ]
 
 
 def _size(blocks: float, run: RunInfo) -> str:

@@ -55,6 +55,7 @@ class Assembler:
         self._options = options
         self._unit = unit
         self._kept = tuple(kept)
+        self._pool = options.pool or dialect.pool
         self._needs_time = options.sort_by_time or dialect.by_time
         self._sequence = dialect.sequencer(options, report) if dialect.sequencer else None
         self._interned: dict[str, int] = {}
@@ -140,12 +141,12 @@ class Assembler:
         self._n_requests += 1
 
     def _pool_of(self, row: Row) -> str | None:
-        if self._options.pool is None:
+        if self._pool is None:
             return None
         value = row.kept[-1]
         if value is None or isinstance(value, list | dict):
             found = "missing" if value is None else "a list or object"
-            raise FieldError(self._options.pool, f"is {found}, expected a value, since it names the pool")
+            raise FieldError(self._pool, f"is {found}, expected a value, since it names the pool")
         return value if type(value) is str else str(value)
 
     def _ids_of(self, row: Row) -> NDArray[np.uint64]:

@@ -39,6 +39,7 @@ def detect(chunk: Chunk | ArrowChunk, options: ReadOptions) -> Dialect:
         if named.refusal is not None:
             raise UnknownFormatError(chunk.path, f"{named.name}: {named.refusal}")
         return named
+    chosen: Dialect | None = None
     refused: Dialect | None = None
     first_error: RecordError | None = None
     keys = ""
@@ -48,13 +49,19 @@ def detect(chunk: Chunk | ArrowChunk, options: ReadOptions) -> Dialect:
         if isinstance(record, FieldError):
             first_error = first_error or RecordError(chunk.path, line, record.field, record.reason)
             if options.skip_bad == 0:
-                break
+                break  # it stops the reading, too
             continue
         matching = _first_match(record)
-        if matching is not None and matching.refusal is None:
+        if chosen is None:
+            if matching is not None and matching.refusal is None:
+                chosen = matching
+            else:
+                refused = refused or matching
+        elif matching is not None and chosen.name in matching.refines:
             return matching
-        refused = refused or matching
         keys = keys or _keys(record)
+    if chosen is not None:
+        return chosen
     if not seen:
         raise EmptyTraceError(chunk.path, "is empty, expected at least one request")
     if refused is not None:

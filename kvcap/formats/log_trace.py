@@ -58,7 +58,8 @@ class LogTrace:
             raise EmptyTraceError(names[0], "is empty, expected at least one request")
         dialect = detect(first, options)
         self.report = ReadReport(dialect.name, tuple(names))
-        columns = options.keep + ((options.pool,) if options.pool is not None else ())
+        pool = options.pool or dialect.pool
+        columns = options.keep + ((pool,) if pool is not None else ())
         self._read = partial(read_chunk, dialect=dialect, columns=columns)
         self._first = (first, self._read(first, compiled=False))
         rows = [outcome for outcome in self._first[1] if isinstance(outcome, Row)]

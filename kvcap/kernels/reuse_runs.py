@@ -17,7 +17,7 @@ Nothing here raises; :class:`ReuseRunScanner` fixes dtypes and makes room before
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -457,6 +457,34 @@ class ReuseRunScanner:
         runs, n_runs = _scan(self._state, first_key, offsets, runs, self._table_bits, self._max_depth)
         return ReuseRuns(*(np.ascontiguousarray(runs[:n_runs, column]) for column in range(_N_RUN_COLUMNS)))
 
+    def export_state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what :meth:`from_state` needs to go on from here: views, good until the next call."""
+        self._compact_arena(0)
+        state = self._state
+        n_nodes, n_free, n_slots = (int(state.counters[i]) for i in (_N_NODES, _N_FREE, _N_SLOTS))
+        return {
+            "arena": state.arena[: state.counters[_ARENA_USED]],
+            "nodes": state.nodes[:n_nodes],
+            "free_nodes": state.free_nodes[:n_free],
+            "weights": state.weights[:n_slots],
+            "slot_requests": state.slot_requests[:n_slots],
+            "slot_leaves": state.slot_leaves[:n_slots],
+            "counters": state.counters,
+        }
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, npt.NDArray[Any]], max_depth: int | None = None) -> ReuseRunScanner:
+        """Return a scanner that takes ``arrays`` over and goes on where the one that exported them was."""
+        scanner = cls(max_depth)
+        free_nodes = np.zeros(arrays["nodes"].shape[0], np.int64)
+        free_nodes[: arrays["free_nodes"].size] = arrays["free_nodes"]
+        scanner._state = scanner._state._replace(
+            **{**arrays, "free_nodes": free_nodes}, table_nodes=np.empty(0, np.int64)
+        )
+        scanner._make_room_for_nodes(0)
+        scanner._make_room_for_slots(1)
+        return scanner
+
     def _make_room(self, keys: UInt64Array, n_requests: int) -> int:
         """Append keys to the arena, grow or compact what is full; return where the keys begin."""
         self._make_room_for_nodes(2 * n_requests)
@@ -478,6 +506,7 @@ class ReuseRunScanner:
         target = np.empty(max(_LEAST_ARENA, 2 * self.live_blocks + 2 * extra), np.uint64)
         used = _copy_live_spans(state.nodes, state.counters[_N_NODES], state.arena, target)
         self._state = state._replace(arena=target)
+        state.counters[_ARENA_USED] = used
         return int(used)
 
     def _make_room_for_nodes(self, extra: int) -> None:

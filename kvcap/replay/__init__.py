@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from kvcap.formats.base import ReadOptions
     from kvcap.queries import Results
+    from kvcap.tokenize import TokenizeOptions
 
 __all__ = ["ReplayOptions", "replay"]
 
@@ -24,6 +25,7 @@ def replay(
     options: ReplayOptions | None = None,
     *,
     reading: ReadOptions | None = None,
+    tokenizing: TokenizeOptions | None = None,
     out: str | PathLike[str] | None = None,
     force: bool = False,
     progress: Callable[[int], None] | None = None,
@@ -39,6 +41,8 @@ def replay(
         What a block, a hit and the target are.
     reading
         How to read the files.
+    tokenizing
+        How to turn a log of texts into token ids; without it such a log is refused.
     out
         Directory to keep the results in, as Parquet; it appears when complete.
     force
@@ -65,6 +69,10 @@ def replay(
     reading = reading or ReadOptions(block_size=(options or ReplayOptions()).block_size)
     paths = source_paths(source)
     trace = open_table(source, reading) if paths is None else open_trace(paths, reading)
+    if trace.kind == "request_json" and tokenizing is not None:
+        from kvcap.tokenize import tokenize_trace
+
+        trace = tokenize_trace(trace, tokenizing)
     try:
         return replay_trace(
             trace,

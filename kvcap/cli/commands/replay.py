@@ -13,8 +13,10 @@ from kvcap.cli.options import (
     add_quiet,
     add_reading_options,
     add_replay_options,
+    add_tokenizer_options,
     read_options,
     replay_options,
+    tokenize_options,
 )
 
 HELP: Final = "Replay request logs: exact hit rates at every capacity, and what each request needed."
@@ -27,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     add_capacities(parser)
     add_reading_options(parser)
+    add_tokenizer_options(parser)
     parser.add_argument("--out", metavar="DIR", help="keep the results as Parquet in this directory")
     parser.add_argument(
         "--format",
@@ -42,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Replay and print the answer."""
     options, reading = replay_options(args), read_options(args)
+    has_tokenizer = args.tokenizer is not None or args.engine_url is not None
+    tokenizing = tokenize_options(args) if has_tokenizer else None
 
     from kvcap.analysis import answer
     from kvcap.cli.answer_text import write_csv, write_json, write_text
@@ -52,7 +57,13 @@ def run(args: argparse.Namespace) -> int:
     with text_output(args.output, force=args.force) as stream:
         with Progress(quiet=args.quiet) as progress:
             results = replay(
-                args.trace, options, reading=reading, out=args.out, force=args.force, progress=progress
+                args.trace,
+                options,
+                reading=reading,
+                tokenizing=tokenizing,
+                out=args.out,
+                force=args.force,
+                progress=progress,
             )
         with results:
             write = {"table": write_text, "json": write_json, "csv": write_csv}[args.format]
