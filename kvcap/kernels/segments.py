@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
+UInt64Array = npt.NDArray[np.uint64]
 
 
 class SegmentPaths(NamedTuple):
@@ -87,6 +88,29 @@ def segment_paths(
     return SegmentPaths(offsets, steps, np.diff(starts, append=distinct_blocks), parents)
 
 
+def path_keys(paths: SegmentPaths, requests: Int64Array) -> tuple[UInt64Array, Int64Array]:
+    """Return keys of the blocks of some requests, and their offsets: equal key, equal prefix.
+
+    Parameters
+    ----------
+    paths : SegmentPaths
+    requests : int64 (n_chosen,)
+        Which requests.
+
+    Returns
+    -------
+    uint64 (n_accesses,), int64 (n_chosen + 1,)
+        The distinct blocks of the trace, numbered from 0.
+    """
+    firsts = np.concatenate((np.zeros(1, np.int64), np.cumsum(paths.segment_blocks)))
+    walked = np.concatenate((np.zeros(1, np.int64), np.cumsum(paths.segment_blocks[paths.path_segments])))
+    blocks = np.diff(walked[paths.path_offsets])[requests]
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(blocks)))
+    keys = np.empty(offsets[-1], np.uint64)
+    _number_blocks(paths.path_offsets, paths.path_segments, firsts, requests, keys)
+    return keys, offsets
+
+
 def _segments_ending_at(ends: Int64Array, starts: Int64Array) -> Int32Array:
     """Return the segment that ends at each of some places; -1 for the root."""
     return np.searchsorted(starts, ends).astype(np.int32) - np.int32(1)
@@ -139,3 +163,20 @@ def _walk_paths(last_segments: Int32Array, parents: Int32Array) -> tuple[Int64Ar
             steps[step] = segment
             segment = parents[segment]
     return offsets, steps
+
+
+@jit
+def _number_blocks(
+    path_offsets: Int64Array,
+    path_segments: Int32Array,
+    firsts: Int64Array,
+    requests: Int64Array,
+    keys: UInt64Array,
+) -> None:
+    place = 0
+    for request in requests:
+        for step in range(path_offsets[request], path_offsets[request + 1]):
+            segment = path_segments[step]
+            for block in range(firsts[segment], firsts[segment + 1]):
+                keys[place] = block
+                place += 1

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 RUN_FILE: Final = "run.json"
-TABLE_NAMES: Final = ("requests", "reuse_runs", "curve", "trace")
+TABLE_NAMES: Final = ("requests", "reuse_runs", "curve", "policies", "policy_requests", "trace")
 
 _RUN_TYPES: Final = {
     str: pa.string(),
@@ -29,8 +29,9 @@ _RUN_TYPES: Final = {
 class Results:
     """The tables of one replay behind a DuckDB connection.
 
-    Views: ``requests``, ``reuse_runs``, ``curve``, ``trace`` (where the trace was kept) and ``run``,
-    one row with the definitions in force. Close it, or use it as a context manager.
+    Views: ``requests``, ``reuse_runs``, ``curve``, ``run`` (one row with the definitions in force); and
+    where they were asked for ``policies``, ``policy_requests`` and ``trace``. Close it, or use it as a
+    context manager.
 
     Parameters
     ----------

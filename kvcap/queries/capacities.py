@@ -1,4 +1,4 @@
-"""The capacities of an answer: sizes as the user wrote them, in blocks of a run."""
+"""Capacities as the user wrote them, in blocks of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kvcap.errors import UsageError
 from kvcap.units import Capacity, format_size, parse_capacity
 
 if TYPE_CHECKING:
-    from kvcap.queries import RunInfo
+    from kvcap.queries.run_info import RunInfo
 
 DEFAULT_CAPACITIES: Final = (
     "100GiB,200GiB,400GiB,800GiB,1TiB,2TiB,4TiB,6TiB,8TiB,12TiB,16TiB,24TiB,32TiB,64TiB"
