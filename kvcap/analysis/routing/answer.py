@@ -14,15 +14,15 @@ import pyarrow as pa
 
 from kvcap.analysis.routing.deal import Stream, deal, has_sessions, window_starts
 from kvcap.analysis.routing.options import POLICIES, Policy, RouteOptions
-from kvcap.blocks import BlockKeyer, BlockOptions
 from kvcap.errors import UsageError
 from kvcap.formats import ReadOptions, open_table, open_trace
 from kvcap.kernels.curve import hit_curve, hits_at, smallest_capacity
 from kvcap.kernels.dealt_runs import dealt_runs, held_blocks, weigh_runs
-from kvcap.kernels.run_tables import WeightedRuns
+from kvcap.kernels.run_tables import WeightedRuns, leading_parts
 from kvcap.kernels.segments import segment_paths
 from kvcap.replay import ReplayOptions
-from kvcap.replay.job import source_paths
+from kvcap.replay.job import block_keyer, source_paths
+from kvcap.replay.policies import lookup_limits
 from kvcap.replay.sizing import bytes_per_token
 from kvcap.replay.stream import StreamedTrace
 from kvcap.replay.stream import stream as replay_stream
@@ -173,10 +173,7 @@ def route(
 def _streamed(trace: Trace, options: ReplayOptions, progress: Callable[[int], None] | None) -> StreamedTrace:
     if trace.kind == "request_json":
         raise UsageError("this log holds text: run `kvcap tokenize` first")
-    blocks = BlockOptions(options.block_size, options.coarsen, options.partial_block)
-    return replay_stream(
-        _one_stream(trace, progress), trace.schema, BlockKeyer(blocks, chained=trace.chained)
-    )
+    return replay_stream(_one_stream(trace, progress), trace.schema, block_keyer(trace, options))
 
 
 def _one_stream(trace: Trace, progress: Callable[[int], None] | None) -> Iterator[pa.RecordBatch]:
@@ -196,6 +193,7 @@ class _Comparison:
         self._streamed = streamed
         self._options = options
         self._tail_first = replay_options.touch_order == "tail-first"
+        self._limits = lookup_limits(streamed, replay_options)
         n_requests = streamed.blocks.size
         self._warm_up = math.floor(n_requests * replay_options.warm_up)
         self._blocks = int(streamed.blocks[self._warm_up :].sum())
@@ -206,7 +204,7 @@ class _Comparison:
             _CAPACITY, streamed.block_size, self._block_bytes
         )
         self._stream = Stream(
-            segment_paths(streamed.runs, streamed.blocks),
+            segment_paths(streamed.runs, streamed.touched_blocks),
             streamed.input_tokens,
             window_starts(streamed.columns.column("timestamp"), options),
             streamed.columns.column("session_id"),
@@ -256,7 +254,9 @@ class _Comparison:
         runs: WeightedRuns,
         matching_hit_blocks: int | None = None,
     ) -> RouteRow:
-        measured = WeightedRuns(*(column[runs.request >= self._warm_up] for column in runs))
+        measured = leading_parts(
+            WeightedRuns(*(column[runs.request >= self._warm_up] for column in runs)), self._limits
+        )
         curve = hit_curve(measured, tail_first=self._tail_first)
         blocks, tokens = hits_at(curve, np.array([capacity]))
         held, different = held_blocks(self._stream.paths, dealt, capacity, tail_first=self._tail_first)
@@ -270,7 +270,7 @@ class _Comparison:
             block_hit_rate=_share(int(blocks[0]), self._blocks),
             token_hit_rate=_share(int(tokens[0]), self._input_tokens),
             ceiling_block_hit_rate=_share(int(measured.blocks.sum()), self._blocks),
-            distinct_blocks=int(self._streamed.blocks.sum() - runs.blocks.sum()),
+            distinct_blocks=int(self._streamed.touched_blocks.sum() - runs.blocks.sum()),
             held_blocks=held,
             different_held_blocks=different,
             requests_peak=_peak([instance.requests for instance in per_instance]),
