@@ -74,6 +74,16 @@ def _replayed(
     progress: Callable[[int], None] | None,
 ) -> tuple[RunInfo, dict[str, pa.Table]]:
     """Return the metadata and the tables of a replay."""
+    batches = _observed(trace, directory, progress, pool_column)
+    streamed = stream(batches, trace.schema, block_keyer(trace, options))
+    if streamed.blocks.size == 0:
+        raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
+    run = _run_info(trace, streamed, options, pool_column)
+    return run, _tables(streamed, options, run)
+
+
+def block_keyer(trace: Trace, options: ReplayOptions) -> BlockKeyer:
+    """Return what keys the blocks of a trace."""
     blocks = BlockOptions(
         block_size=options.block_size,
         coarsen=options.coarsen,
@@ -82,12 +92,7 @@ def _replayed(
         chunk_tokens=options.chunk_tokens,
         output_blocks=options.output_blocks,
     )
-    batches = _observed(trace, directory, progress, pool_column)
-    streamed = stream(batches, trace.schema, BlockKeyer(blocks, chained=trace.chained))
-    if streamed.blocks.size == 0:
-        raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
-    run = _run_info(trace, streamed, options, pool_column)
-    return run, _tables(streamed, options, run)
+    return BlockKeyer(blocks, chained=trace.chained)
 
 
 def _observed(

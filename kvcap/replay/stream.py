@@ -129,7 +129,8 @@ def _cacheable_tokens(keyed: KeyedRequests) -> Int64Array:
         return explicit
     filled_blocks = -(-keyed.covered_tokens // keyed.block_size)
     # Blocks beyond what the prompt fills weigh one token each.
-    return keyed.covered_tokens + np.maximum(0, keyed.prompt_blocks - filled_blocks)
+    covered: Int64Array = keyed.covered_tokens + np.maximum(0, keyed.prompt_blocks - filled_blocks)
+    return covered
 
 
 def _replay_batch(
