@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kvcap.analysis.capacities import ResolvedCapacity, resolve_capacities
+from kvcap.queries import ResolvedCapacity, resolve_capacities
 
 if TYPE_CHECKING:
     from kvcap.queries import Results, RunInfo

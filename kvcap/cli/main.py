@@ -17,8 +17,13 @@ COMMANDS: Final = (
     "convert",
     "tokenize",
     "formats",
-    "sql",
     "models",
+    "sql",
+    "plan",
+    "diff",
+    "check",
+    "route",
+    "serve",
     "synth",
 )
 """Commands in the order of ``--help``; each is a module of :mod:`kvcap.cli.commands`."""

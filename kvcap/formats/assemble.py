@@ -306,7 +306,7 @@ def list_array(parts: Sequence[NDArray[np.generic] | None], type_: pa.ListType) 
     offsets = np.zeros(len(parts) + 1, dtype=np.int32)
     np.cumsum([0 if part is None else part.size for part in parts], out=offsets[1:])
     present = [part for part in parts if part is not None]
-    values = np.concatenate(present).astype(type_.value_type.to_pandas_dtype(), copy=False)
+    values = np.concatenate(present).astype(np.dtype(str(type_.value_type)), copy=False)
     nulls = np.array([part is None for part in parts])
     mask = pa.array(nulls) if nulls.any() else None
     return pa.ListArray.from_arrays(offsets, pa.array(values), type=type_, mask=mask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,20 +45,27 @@ class StreamedTrace:
     Attributes
     ----------
     runs
-        Reuse runs of equal weights by request id, then position.
+        Reuse runs of equal weights by request id, then position, over all blocks that requests touch.
     columns
         The trace without its payload, one row per request.
-    blocks, input_tokens : int64 (n_requests,)
-        Blocks looked up, and prompt length.
-    block_size
-        Tokens of a full block; 0 for an empty trace.
+    blocks, touched_blocks, input_tokens, output_tokens : int64 (n_requests,)
+        Blocks of the prompt, those with the generated ones behind it, prompt length, and generated tokens
+        that take part (``UNKNOWN_TOKENS`` where the log does not say).
+    cacheable_tokens : int64 (n_requests,)
+        Sum of the weights of the prompt's blocks.
+    block_size, coarsen
+        Tokens of a full block, and how many blocks of the trace it is; 0 for an empty trace.
     """
 
     runs: WeightedRuns
     columns: pa.Table
     blocks: Int64Array
+    touched_blocks: Int64Array
     input_tokens: Int64Array
+    output_tokens: Int64Array
+    cacheable_tokens: Int64Array
     block_size: int
+    coarsen: int
 
 
 def stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keyer: BlockKeyer) -> StreamedTrace:
@@ -77,27 +84,53 @@ def stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keyer: BlockKey
     names = [name for name in schema.names if name not in _PAYLOAD_NAMES]
     columns: list[pa.RecordBatch] = []
     runs: list[WeightedRuns] = []
-    blocks: list[Int64Array] = [np.empty(0, np.int64)]
-    input_tokens: list[Int64Array] = [np.empty(0, np.int64)]
-    block_size = 0
+    counts = [np.empty((5, 0), np.int64)]
+    block_size = coarsen = 0
     first_id = 0
     for batch in batches:
         if batch.num_rows == 0:
             continue
         keyed = keyer.key(batch)
-        block_size = keyed.block_size
+        block_size, coarsen = keyed.block_size, keyed.coarsen
         runs.extend(_replay_batch(keyed, batch.column("pool"), first_id, pools))
         columns.append(batch.select(names))
-        blocks.append(np.diff(keyed.request_offsets))
-        input_tokens.append(keyed.input_tokens)
+        counts.append(
+            np.stack(
+                [
+                    keyed.prompt_blocks,
+                    np.diff(keyed.request_offsets),
+                    keyed.input_tokens,
+                    keyed.output_tokens,
+                    _cacheable_tokens(keyed),
+                ]
+            )
+        )
         first_id += batch.num_rows
+    blocks, touched_blocks, input_tokens, output_tokens, cacheable_tokens = np.concatenate(counts, axis=1)
     return StreamedTrace(
         runs=_in_request_order(runs),
         columns=pa.Table.from_batches(columns, pa.schema([schema.field(name) for name in names])),
-        blocks=np.concatenate(blocks),
-        input_tokens=np.concatenate(input_tokens),
+        blocks=blocks,
+        touched_blocks=touched_blocks,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cacheable_tokens=cacheable_tokens,
         block_size=block_size,
+        coarsen=coarsen,
     )
+
+
+def _cacheable_tokens(keyed: KeyedRequests) -> Int64Array:
+    """Return the sum of the weights of each prompt's blocks: int64 (n_requests,)."""
+    if keyed.block_tokens is not None:
+        summed = np.concatenate([np.zeros(1, np.int64), np.cumsum(keyed.block_tokens, dtype=np.int64)])
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(keyed.prompt_blocks)])
+        explicit: Int64Array = np.diff(summed[offsets])
+        return explicit
+    filled_blocks = -(-keyed.covered_tokens // keyed.block_size)
+    # Blocks beyond what the prompt fills weigh one token each.
+    covered: Int64Array = keyed.covered_tokens + np.maximum(0, keyed.prompt_blocks - filled_blocks)
+    return covered
 
 
 def _replay_batch(
@@ -126,14 +159,16 @@ def _chosen(keyed: KeyedRequests, chosen: Int64Array) -> KeyedRequests:
     keys, offsets = take_requests(keyed.block_keys, keyed.request_offsets, chosen)
     block_tokens = None
     if keyed.block_tokens is not None:
-        block_tokens, _ = take_requests(keyed.block_tokens, keyed.request_offsets, chosen)
-    return KeyedRequests(
-        keys,
-        offsets,
-        keyed.input_tokens[chosen],
-        keyed.covered_tokens[chosen],
-        block_tokens,
-        keyed.block_size,
+        block_tokens, _ = take_requests(keyed.block_tokens, _offsets(keyed.prompt_blocks), chosen)
+    return replace(
+        keyed,
+        block_keys=keys,
+        request_offsets=offsets,
+        prompt_blocks=keyed.prompt_blocks[chosen],
+        input_tokens=keyed.input_tokens[chosen],
+        covered_tokens=keyed.covered_tokens[chosen],
+        block_tokens=block_tokens,
+        output_tokens=keyed.output_tokens[chosen],
     )
 
 
@@ -142,12 +177,16 @@ def _replay_pool(pool: _Pool, keyed: KeyedRequests, ids: Int64Array) -> Weighted
     runs = pool.scanner.feed(keyed.block_keys, keyed.request_offsets)
     local = runs._replace(request=runs.request - before)
     weighted = split_by_weight(
-        local, keyed.request_offsets, keyed.covered_tokens, keyed.block_size, keyed.block_tokens
+        local, _offsets(keyed.prompt_blocks), keyed.covered_tokens, keyed.block_size, keyed.block_tokens
     )
     pool.request_ids.append(ids)
     return weighted._replace(
         request=ids[weighted.request], source_request=pool.global_ids()[weighted.source_request]
     )
+
+
+def _offsets(lengths: Int64Array) -> Int64Array:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
 
 def _in_request_order(runs: list[WeightedRuns]) -> WeightedRuns:

@@ -1,4 +1,4 @@
-"""The capacities of an answer: sizes as the user wrote them, in blocks of a run."""
+"""Capacities as the user wrote them, in blocks of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kvcap.errors import UsageError
 from kvcap.units import Capacity, format_size, parse_capacity
 
 if TYPE_CHECKING:
-    from kvcap.queries import RunInfo
+    from kvcap.queries.run_info import RunInfo
 
 DEFAULT_CAPACITIES: Final = (
     "100GiB,200GiB,400GiB,800GiB,1TiB,2TiB,4TiB,6TiB,8TiB,12TiB,16TiB,24TiB,32TiB,64TiB"
@@ -60,21 +60,35 @@ def resolve_capacities(text: str | None, run: RunInfo) -> tuple[ResolvedCapacity
 
 def _resolve(text: str, run: RunInfo) -> ResolvedCapacity:
     capacity = parse_capacity(text, "--capacities")
-    blocks = _in_blocks(capacity, run)
+    blocks = in_blocks(capacity, run)
     if capacity.unit == "bytes":
-        return ResolvedCapacity(format_size(int(capacity.amount)), blocks, int(capacity.amount))
+        return ResolvedCapacity(capacity_label(capacity), blocks, int(capacity.amount))
     size_bytes = None if run.block_bytes is None else blocks * run.block_bytes
-    return ResolvedCapacity(f"{int(capacity.amount):,} {capacity.unit}", blocks, size_bytes)
+    return ResolvedCapacity(capacity_label(capacity), blocks, size_bytes)
 
 
-def _in_blocks(capacity: Capacity, run: RunInfo) -> int:
+def capacity_label(capacity: Capacity) -> str:
+    """Return what to call a capacity, in the unit that it was given in."""
+    if capacity.unit == "bytes":
+        return format_size(int(capacity.amount))
+    return f"{int(capacity.amount):,} {capacity.unit}"
+
+
+def in_blocks(capacity: Capacity, run: RunInfo) -> int:
+    """Return the whole blocks of a run that a capacity holds.
+
+    Raises
+    ------
+    UsageError
+        If it is in bytes and the run does not know its bytes per token.
+    """
     if capacity.unit == "blocks":
         return int(capacity.amount)
     if capacity.unit == "tokens":
         return int(capacity.amount / run.block_size)
     if run.block_bytes is None:
         raise UsageError(
-            "--capacities in bytes need --kv-bytes-per-token; without it give blocks or tokens, "
+            "capacities in bytes need --kv-bytes-per-token; without it give blocks or tokens, "
             "such as 5000blocks or 2.5Mtokens"
         )
     return int(capacity.amount / run.block_bytes)
