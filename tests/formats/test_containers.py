@@ -168,16 +168,7 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "logs").mkdir(parents=True)
     store = fs.SubTreeFileSystem(str(root), fs.LocalFileSystem())
 
-    original = fs.FileSystem.from_uri
-
-    def from_uri(url: str) -> tuple[Any, str]:
-        return (store, url.removeprefix("s3://")) if url.startswith("s3://") else original(url)
-
-    class FileSystem:
-        pass
-
-    FileSystem.from_uri = staticmethod(from_uri)  # type: ignore[attr-defined]
-    monkeypatch.setattr(fs, "FileSystem", FileSystem)
+    monkeypatch.setattr(sources, "known_to_pyarrow", lambda url: (store, url.removeprefix("s3://")))
     return root / "logs"
 
 
