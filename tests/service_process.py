@@ -25,9 +25,7 @@ class ServiceProcess:
     process: subprocess.Popen[str]
     greeting: str
 
-    def ask(
-        self, path: str, body: Any = None, headers: dict[str, str] | None = None
-    ) -> tuple[int, Any]:
+    def ask(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
         """Return status and body, as JSON where it is that; with a body it is a POST."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, headers or {})

@@ -26,6 +26,8 @@ from kvcap.online.server.service import Service
 from kvcap.online.server.shadow import Endpoint, completion, completion_events, read_shadow
 
 POOL_HEADER: Final = "x-kvcap-pool"
+DOWNLOADS: Final = ("grafana-dashboard.json", "nginx-mirror.conf", "envoy-mirror.yaml")
+"""What goes into other programs' configuration, under ``/assets/``."""
 
 _Handler = Callable[[Request], Awaitable[Response]]
 
@@ -62,6 +64,7 @@ class Endpoints:
             Route("/metrics", self._metrics),
             Route("/health", self._health),
             Route("/openapi.json", self._openapi),
+            Route("/assets/{name}", self._asset),
             Route("/", self._page),
         ]
 
@@ -165,6 +168,13 @@ class Endpoints:
         document = orjson.loads(asset("openapi.json"))
         document["info"]["version"] = __version__
         return json_response(document)
+
+    async def _asset(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in DOWNLOADS:
+            raise RequestRefusedError(404, f"there is no {name}, expected {', '.join(DOWNLOADS)}")
+        kind = "application/json" if name.endswith(".json") else "text/plain"
+        return Response(asset(name), media_type=kind)
 
     async def _page(self, _: Request) -> Response:
         return HTMLResponse(asset("live.html"))
