@@ -21,6 +21,7 @@ COMMANDS: Final = (
     "plan",
     "diff",
     "check",
+    "report",
     "models",
     "synth",
     "serve",
