@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 from kvcap.cli.options import (
     add_capacities,
@@ -18,6 +18,9 @@ from kvcap.cli.options import (
     replay_options,
     tokenize_options,
 )
+
+if TYPE_CHECKING:
+    from kvcap.queries import Results
 
 HELP: Final = "Replay request logs: exact hit rates at every capacity, and what each request needed."
 
@@ -68,4 +71,17 @@ def run(args: argparse.Namespace) -> int:
         with results:
             write = {"table": write_text, "json": write_json, "csv": write_csv}[args.format]
             write(answer(results, args.capacities), stream)
+            if args.format == "table" and stream.isatty():
+                _print_chart(results, stream)
     return 0
+
+
+def _print_chart(results: Results, stream: TextIO) -> None:
+    """Print the curve, where there is one."""
+    from kvcap.analysis.traffic import load_traffic
+    from kvcap.cli.text_chart import curve_chart
+
+    traffic = load_traffic(results)
+    if traffic.ceiling_blocks.any():
+        unicode = (stream.encoding or "").lower().replace("-", "") == "utf8"
+        print("", *curve_chart(traffic, unicode=unicode), sep="\n", file=stream)
