@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from kvcap.analysis.policy_answer import FifoFall, Headroom, PolicyRow, fifo_falls, headroom, policy_rows
 from kvcap.queries import ResolvedCapacity, resolve_capacities
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ class PoolAnswer:
     """The answer for one pool, or for all of them together (``pool`` None).
 
     ``capacities`` ends with unlimited storage. ``headline`` is the row at the p99 of what requests
-    required.
+    required. ``policies`` is what was simulated, with the headroom from LRU to optimal and the capacities
+    at which FIFO falls.
     """
 
     pool: str | None
@@ -88,6 +90,9 @@ class PoolAnswer:
     samples: CapacityPercentiles
     reusing: CapacityPercentiles
     headline: CapacityRow | None
+    policies: tuple[PolicyRow, ...]
+    headroom: tuple[Headroom, ...]
+    fifo_falls: tuple[FifoFall, ...]
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ class Answer:
     pools: tuple[PoolAnswer, ...]
 
 
-def answer(results: Results, capacities: str | None = None) -> Answer:
+def answer(results: Results, capacities: str | None = None, *, omit_underfilled: bool = False) -> Answer:
     """Answer the main questions from a replay's results.
 
     Parameters
@@ -107,7 +112,10 @@ def answer(results: Results, capacities: str | None = None) -> Answer:
     results
         An open replay.
     capacities
-        Comma list of capacities, as ``--capacities`` takes it.
+        Comma list of capacities, as ``--capacities`` takes it; None takes those of the replay. What
+        policies do is known at those of the replay alone.
+    omit_underfilled
+        Whether to leave out rows of policies at capacities that are not full before the measured requests.
 
     Raises
     ------
@@ -115,7 +123,7 @@ def answer(results: Results, capacities: str | None = None) -> Answer:
         If the capacities do not parse or do not fit the run.
     """
     run = results.run
-    wanted = resolve_capacities(capacities, run)
+    wanted = resolve_capacities(capacities or run.rules.capacities, run)
     unlimited = ResolvedCapacity("unlimited", run.distinct_blocks, None)
     totals = {row["pool"]: _totals(row) for row in results.query("totals").to_pylist()}
     percentiles = _percentiles(results)
@@ -127,11 +135,13 @@ def answer(results: Results, capacities: str | None = None) -> Answer:
     }
     rows = _capacity_rows(results, [*(c.blocks for c in wanted), unlimited.blocks, *headlines])
     shares = _share_rows(results)
+    simulated = policy_rows(results, omit_underfilled=omit_underfilled)
     answers = {}
     for pool, pool_totals in totals.items():
         empty = CapacityPercentiles(0, None, {})
         samples = percentiles.get((pool, "samples"), empty)
         p99 = samples.required_blocks.get(HEADLINE_PERCENT)
+        policies = simulated.get(pool, ())
         at_p99 = None if p99 is None else ResolvedCapacity("p99", p99, _in_bytes(p99, run))
         answers[pool] = PoolAnswer(
             pool=pool,
@@ -141,6 +151,9 @@ def answer(results: Results, capacities: str | None = None) -> Answer:
             samples=samples,
             reusing=percentiles.get((pool, "reusing"), empty),
             headline=None if at_p99 is None else _row(at_p99, rows[pool, at_p99.blocks]),
+            policies=policies,
+            headroom=headroom(policies),
+            fifo_falls=fifo_falls(policies),
         )
     return Answer(run, answers[None], tuple(answers[pool] for pool in answers if pool is not None))
 

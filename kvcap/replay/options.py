@@ -103,5 +103,10 @@ class ReplayOptions:
             raise UsageError(f"policy is {unknown[0]!r}, expected one of {', '.join(POLICIES)}")
         if not 0 < self.capacity_factor <= 1:
             raise UsageError(f"capacity factor is {self.capacity_factor}, expected a number above 0 to 1")
+        rules = self.capacity_factor != 1 or self.reserve_blocks or self.oversize != "keep"
+        if not self.policies and (rules or self.request_hits):
+            raise UsageError(
+                "capacity rules and hits by request belong to simulations: expected policies with them"
+            )
         if self.chunk_tokens is not None and self.coarsen != 1:
             raise UsageError("chunk tokens already say how blocks become larger, expected no coarsening")
