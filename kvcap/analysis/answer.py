@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kvcap.queries import ResolvedCapacity, resolve_capacities
+from kvcap.queries import ResolvedCapacity, largest_capacity, resolve_capacities
 
 if TYPE_CHECKING:
     from kvcap.queries import Results, RunInfo
@@ -35,7 +35,7 @@ class CapacityRow:
     Attributes
     ----------
     label
-        The capacity as the user wrote it, or ``unlimited``.
+        The capacity as the user wrote it, ``unlimited``, or the bound of the run.
     capacity_blocks, capacity_bytes
         Whole blocks, and the bytes that were asked for (None when unknown or unlimited).
     """
@@ -77,8 +77,8 @@ class CapacityPercentiles:
 class PoolAnswer:
     """The answer for one pool, or for all of them together (``pool`` None).
 
-    ``capacities`` ends with unlimited storage. ``headline`` is the row at the p99 of what requests
-    required.
+    ``capacities`` ends with unlimited storage, or with the bound of the run. ``headline`` is
+    the row at the p99 of what requests required.
     """
 
     pool: str | None
@@ -116,7 +116,7 @@ def answer(results: Results, capacities: str | None = None) -> Answer:
     """
     run = results.run
     wanted = resolve_capacities(capacities, run)
-    unlimited = ResolvedCapacity("unlimited", run.distinct_blocks, None)
+    largest = largest_capacity(run)
     totals = {row["pool"]: _totals(row) for row in results.query("totals").to_pylist()}
     percentiles = _percentiles(results)
     required = {pool: samples for (pool, sample), samples in percentiles.items() if sample == "samples"}
@@ -125,7 +125,7 @@ def answer(results: Results, capacities: str | None = None) -> Answer:
         for samples in required.values()
         if (blocks := samples.required_blocks.get(HEADLINE_PERCENT)) is not None
     }
-    rows = _capacity_rows(results, [*(c.blocks for c in wanted), unlimited.blocks, *headlines])
+    rows = _capacity_rows(results, [*(c.blocks for c in wanted), largest.blocks, *headlines])
     shares = _share_rows(results)
     answers = {}
     for pool, pool_totals in totals.items():
@@ -136,7 +136,7 @@ def answer(results: Results, capacities: str | None = None) -> Answer:
         answers[pool] = PoolAnswer(
             pool=pool,
             totals=pool_totals,
-            capacities=tuple(_row(c, rows[pool, c.blocks]) for c in (*wanted, unlimited)),
+            capacities=tuple(_row(c, rows[pool, c.blocks]) for c in (*wanted, largest)),
             shares=tuple(shares[pool]),
             samples=samples,
             reusing=percentiles.get((pool, "reusing"), empty),
