@@ -78,7 +78,7 @@ def _bound_lines(run: RunInfo) -> list[str]:
         return []
     return [
         f"exact up to {_size(run.bound_blocks, run)}: a block last used deeper than that counts as new, "
-        f"which {run.beyond_blocks:,} accesses are known to be and up to {run.forgotten_blocks:,} more may be; "
+        f"which {run.beyond_blocks:,} accesses are known to be and at most {run.forgotten_blocks:,} more; "
         "ceiling and distinct blocks are those within the bound"
     ]
 

@@ -406,8 +406,7 @@ def add_max_capacity(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-capacity",
         metavar="SIZE",
-        help="largest capacity of interest, such as 64TiB: bounds memory, exact up to it "
-        "(default: all)",
+        help="largest capacity of interest, such as 64TiB: bounds memory, exact up to it (default: all)",
     )
 
 

@@ -6,6 +6,7 @@ from kvcap.queries.capacities import (
     largest_capacity,
     resolve_capacities,
 )
+from kvcap.queries.database import write_database
 from kvcap.queries.library import NamedQuery, QueryParameter, list_queries, load_query
 from kvcap.queries.results import Results, open_results
 from kvcap.queries.run_info import LengthCost, ModelSizing, ReadAccount, Rules, RunInfo
@@ -26,4 +27,5 @@ __all__ = [
     "load_query",
     "open_results",
     "resolve_capacities",
+    "write_database",
 ]

@@ -51,6 +51,8 @@ class StreamedTrace:
     blocks, touched_blocks, input_tokens, output_tokens : int64 (n_requests,)
         Blocks of the prompt, those with the generated ones behind it, prompt length, and generated tokens
         that take part (``UNKNOWN_TOKENS`` where the log does not say).
+    cacheable_tokens : int64 (n_requests,)
+        Sum of the weights of the prompt's blocks.
     block_size, coarsen
         Tokens of a full block, and how many blocks of the trace it is; 0 for an empty trace.
     max_depth, forgotten_blocks
@@ -64,6 +66,7 @@ class StreamedTrace:
     touched_blocks: Int64Array
     input_tokens: Int64Array
     output_tokens: Int64Array
+    cacheable_tokens: Int64Array
     block_size: int
     coarsen: int
     max_depth: int | None = None
@@ -94,7 +97,7 @@ def stream(
     names = [name for name in schema.names if name not in _PAYLOAD_NAMES]
     columns: list[pa.RecordBatch] = []
     runs: list[WeightedRuns] = []
-    counts = [np.empty((4, 0), np.int64)]
+    counts = [np.empty((5, 0), np.int64)]
     block_size = coarsen = 0
     first_id = 0
     for batch in batches:
@@ -106,10 +109,19 @@ def stream(
             max_depth = max_depth_at(block_size)
         runs.extend(_replay_batch(keyed, batch.column("pool"), first_id, pools, max_depth))
         columns.append(batch.select(names))
-        touched = np.diff(keyed.request_offsets)
-        counts.append(np.stack([keyed.prompt_blocks, touched, keyed.input_tokens, keyed.output_tokens]))
+        counts.append(
+            np.stack(
+                [
+                    keyed.prompt_blocks,
+                    np.diff(keyed.request_offsets),
+                    keyed.input_tokens,
+                    keyed.output_tokens,
+                    _cacheable_tokens(keyed),
+                ]
+            )
+        )
         first_id += batch.num_rows
-    blocks, touched_blocks, input_tokens, output_tokens = np.concatenate(counts, axis=1)
+    blocks, touched_blocks, input_tokens, output_tokens, cacheable_tokens = np.concatenate(counts, axis=1)
     return StreamedTrace(
         runs=_in_request_order(runs),
         columns=pa.Table.from_batches(columns, pa.schema([schema.field(name) for name in names])),
@@ -117,11 +129,25 @@ def stream(
         touched_blocks=touched_blocks,
         input_tokens=input_tokens,
         output_tokens=output_tokens,
+        cacheable_tokens=cacheable_tokens,
         block_size=block_size,
         coarsen=coarsen,
         max_depth=max_depth,
         forgotten_blocks=sum(pool.scanner.forgotten_blocks for pool in pools.values()),
     )
+
+
+def _cacheable_tokens(keyed: KeyedRequests) -> Int64Array:
+    """Return the sum of the weights of each prompt's blocks: int64 (n_requests,)."""
+    if keyed.block_tokens is not None:
+        summed = np.concatenate([np.zeros(1, np.int64), np.cumsum(keyed.block_tokens, dtype=np.int64)])
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(keyed.prompt_blocks)])
+        explicit: Int64Array = np.diff(summed[offsets])
+        return explicit
+    filled_blocks = -(-keyed.covered_tokens // keyed.block_size)
+    # Blocks beyond what the prompt fills weigh one token each.
+    covered: Int64Array = keyed.covered_tokens + np.maximum(0, keyed.prompt_blocks - filled_blocks)
+    return covered
 
 
 def _replay_batch(
