@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from kvcap.cli.options import (
     add_capacities,
     add_force,
+    add_max_capacity,
     add_model_options,
     add_output,
     add_policy_options,
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     add_capacities(parser)
     add_policy_options(parser)
+    add_max_capacity(parser)
     add_reading_options(parser)
     add_tokenizer_options(parser)
     parser.add_argument("--out", metavar="DIR", help="keep the results as Parquet in this directory")
