@@ -22,6 +22,7 @@ COMMANDS: Final = (
     "plan",
     "diff",
     "check",
+    "report",
     "route",
     "serve",
     "synth",

@@ -149,6 +149,10 @@ def open_results(directory: str | Path) -> Results:
 def _run_table(run: RunInfo) -> pa.Table:
     columns = {}
     for name, value in run.scalars().items():
-        arrow_type = pa.int64() if name == "block_bytes" else _RUN_TYPES.get(type(value), pa.string())
+        arrow_type = (
+            pa.int64()
+            if name in ("block_bytes", "max_capacity_blocks")
+            else _RUN_TYPES.get(type(value), pa.string())
+        )
         columns[name] = pa.array([value], arrow_type)
     return pa.table(columns)

@@ -17,7 +17,7 @@ from kvcap.kernels.run_tables import WeightedRuns, split_by_weight
 from kvcap.schema import PAYLOAD_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -55,6 +55,9 @@ class StreamedTrace:
         Sum of the weights of the prompt's blocks.
     block_size, coarsen
         Tokens of a full block, and how many blocks of the trace it is; 0 for an empty trace.
+    max_depth, forgotten_blocks
+        Depth from which blocks were forgotten (None: none), and how many; runs deeper than that are
+        incomplete. One that came back and was forgotten again counts twice.
     """
 
     runs: WeightedRuns
@@ -66,9 +69,16 @@ class StreamedTrace:
     cacheable_tokens: Int64Array
     block_size: int
     coarsen: int
+    max_depth: int | None = None
+    forgotten_blocks: int = 0
 
 
-def stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keyer: BlockKeyer) -> StreamedTrace:
+def stream(
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    keyer: BlockKeyer,
+    max_depth_at: Callable[[int], int | None] | None = None,
+) -> StreamedTrace:
     """Replay every batch, each pool on its own stack.
 
     Parameters
@@ -79,7 +89,10 @@ def stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keyer: BlockKey
         Schema of the trace.
     keyer
         Turns them into block keys.
+    max_depth_at
+        Returns the depth from which blocks may be forgotten, from the block size.
     """
+    max_depth: int | None = None
     pools: dict[str | None, _Pool] = {}
     names = [name for name in schema.names if name not in _PAYLOAD_NAMES]
     columns: list[pa.RecordBatch] = []
@@ -92,7 +105,9 @@ def stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keyer: BlockKey
             continue
         keyed = keyer.key(batch)
         block_size, coarsen = keyed.block_size, keyed.coarsen
-        runs.extend(_replay_batch(keyed, batch.column("pool"), first_id, pools))
+        if max_depth_at is not None and max_depth is None:
+            max_depth = max_depth_at(block_size)
+        runs.extend(_replay_batch(keyed, batch.column("pool"), first_id, pools, max_depth))
         columns.append(batch.select(names))
         counts.append(
             np.stack(
@@ -117,6 +132,8 @@ def stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keyer: BlockKey
         cacheable_tokens=cacheable_tokens,
         block_size=block_size,
         coarsen=coarsen,
+        max_depth=max_depth,
+        forgotten_blocks=sum(pool.scanner.forgotten_blocks for pool in pools.values()),
     )
 
 
@@ -134,24 +151,28 @@ def _cacheable_tokens(keyed: KeyedRequests) -> Int64Array:
 
 
 def _replay_batch(
-    keyed: KeyedRequests, pool_column: pa.Array, first_id: int, pools: dict[str | None, _Pool]
+    keyed: KeyedRequests,
+    pool_column: pa.Array,
+    first_id: int,
+    pools: dict[str | None, _Pool],
+    max_depth: int | None,
 ) -> Iterable[WeightedRuns]:
     """Yield the runs of each pool's requests in one batch, with ids of the whole trace."""
     n_requests = keyed.request_offsets.size - 1
     ids = np.arange(first_id, first_id + n_requests)
     values = pc.unique(pool_column).to_pylist()
     if len(values) == 1:
-        yield _replay_pool(_pool(pools, values[0]), keyed, ids)
+        yield _replay_pool(_pool(pools, values[0], max_depth), keyed, ids)
         return
     for value in values:
         mask = pc.is_null(pool_column) if value is None else pc.equal(pool_column, value)
         chosen = np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False)).astype(np.int64)
-        yield _replay_pool(_pool(pools, value), _chosen(keyed, chosen), ids[chosen])
+        yield _replay_pool(_pool(pools, value, max_depth), _chosen(keyed, chosen), ids[chosen])
 
 
-def _pool(pools: dict[str | None, _Pool], value: str | None) -> _Pool:
+def _pool(pools: dict[str | None, _Pool], value: str | None, max_depth: int | None) -> _Pool:
     if value not in pools:
-        pools[value] = _Pool(ReuseRunScanner())
+        pools[value] = _Pool(ReuseRunScanner(max_depth))
     return pools[value]
 
 

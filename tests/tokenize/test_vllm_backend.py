@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,46 +43,12 @@ def test_another_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 needs_vllm = pytest.mark.skipif(not HAS_VLLM, reason="needs vLLM")
-QWEN2_SPLIT = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
-    r"\s+(?!\S)|\s+"
-)
 its_own_warnings = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture(scope="module")
-def model(tokenizer_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tokenizer beside the smallest configuration that vLLM knows."""
-    directory = tmp_path_factory.mktemp("vllm") / "model"
-    shutil.copytree(tokenizer_dir, directory)
-    config = {
-        "architectures": ["Qwen2ForCausalLM"],
-        "model_type": "qwen2",
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "vocab_size": 512,
-        "max_position_embeddings": 32768,
-        "rms_norm_eps": 1e-6,
-        "hidden_act": "silu",
-        "torch_dtype": "bfloat16",
-    }
-    (directory / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    # For this model type, transformers takes the splits from its class and not from the file: let them agree.
-    path = directory / "tokenizer.json"
-    tokenizer = json.loads(path.read_text(encoding="utf-8"))
-    split = {"type": "Split", "pattern": {"Regex": QWEN2_SPLIT}, "behavior": "Isolated", "invert": False}
-    tokenizer["pre_tokenizer"]["use_regex"] = False
-    tokenizer["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, tokenizer["pre_tokenizer"]]}
-    path.write_text(json.dumps(tokenizer), encoding="utf-8")
-    return directory
-
-
-@pytest.fixture(scope="module")
-def backend(model: Path) -> Iterator[Any]:
-    created = create_backend(options(str(model)))
+def backend(engine_model_dir: Path) -> Iterator[Any]:
+    created = create_backend(options(str(engine_model_dir)))
     yield created
     created.close()
 
@@ -114,8 +78,10 @@ CHAT = [
         },
     ],
 )
-def test_chats_have_the_ids_of_the_huggingface_backend(backend: Any, model: Path, body: Any) -> None:
-    plain = create_backend(TokenizeOptions(tokenizer=str(model)))
+def test_chats_have_the_ids_of_the_huggingface_backend(
+    backend: Any, engine_model_dir: Path, body: Any
+) -> None:
+    plain = create_backend(TokenizeOptions(tokenizer=str(engine_model_dir)))
     prompt = ChatPrompt(SOURCE, body)
     assert backend.encode(prompt).tolist() == plain.encode(prompt).tolist()
 
@@ -123,8 +89,8 @@ def test_chats_have_the_ids_of_the_huggingface_backend(backend: Any, model: Path
 @needs_vllm
 @its_own_warnings
 @pytest.mark.slow
-def test_completions_have_the_ids_of_the_huggingface_backend(backend: Any, model: Path) -> None:
-    plain = create_backend(TokenizeOptions(tokenizer=str(model)))
+def test_completions_have_the_ids_of_the_huggingface_backend(backend: Any, engine_model_dir: Path) -> None:
+    plain = create_backend(TokenizeOptions(tokenizer=str(engine_model_dir)))
     for special in (True, False):
         body = {"prompt": "unused", "add_special_tokens": special, "max_tokens": 5}
         prompt = TextPrompt(SOURCE, "Book a seat", special, body)

@@ -25,6 +25,10 @@ from kvcap.schema import HASH_IDS, TOKEN_IDS
 ARROW_TYPES: Final = ("application/vnd.apache.arrow.stream", "application/x-apache-arrow-stream")
 LINES_TYPES: Final = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 
+MAX_LENGTH: Final = 2**31
+"""Tokens of one prompt or answer, at most: totals stay exact."""
+_MAX_TIMESTAMP_S: Final = 2**43 - 1
+
 _LABELS: Final[dict[str, type[str] | type[int]]] = {"session_id": str, "model": str, "output_length": int}
 _FIELDS: Final = ("token_ids", "hash_ids", "input_length", "timestamp", "pool", *_LABELS)
 
@@ -132,8 +136,8 @@ def _column(requests: list[dict[str, Any]], name: str, kind: type) -> list[Any] 
             raise UsageError(
                 f"{name} is {value!r:.60}, expected {'text' if kind is str else 'a whole number'}"
             )
-        if isinstance(value, int) and not 0 <= value < 2**63:
-            raise UsageError(f"{name} is {value}, expected a whole number from 0")
+        if isinstance(value, int) and not 0 <= value <= MAX_LENGTH:
+            raise UsageError(f"{name} is {value}, expected a whole number from 0 to {MAX_LENGTH}")
     return values
 
 
@@ -151,7 +155,7 @@ def _timestamps(requests: list[dict[str, Any]]) -> Any:
     if all(value is None for value in values):
         return None
     for value in values:
-        if type(value) not in (int, float) or not 0 <= value < 2**43:
+        if type(value) not in (int, float) or not 0 <= value <= _MAX_TIMESTAMP_S:
             raise UsageError(
                 f"timestamp is {value!r:.60}, expected seconds since 1970, in all requests or none"
             )
@@ -192,8 +196,8 @@ def _from_table(table: pa.Table, max_ids: int) -> Incoming:
     if longest > max_ids:
         raise RequestRefusedError(413, f"a request holds {longest} {kind}, expected at most {max_ids}")
     lengths = _integers(table, "input_length", pa.int64())
-    if lengths is not None and lengths.size and lengths.min() < 0:
-        raise UsageError(f"input_length is {lengths.min()}, expected a whole number from 0")
+    if lengths is not None and not 0 <= lengths.min() <= lengths.max() <= MAX_LENGTH:
+        raise UsageError(f"input_length holds a number outside 0 to {MAX_LENGTH}")
     pools = _optional(table, "pool", pa.string())
     return Incoming(
         RequestBatch(kind, ids, offsets, lengths, _integers(table, "timestamp", pa.timestamp("us")), pools),

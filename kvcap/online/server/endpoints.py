@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import re
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,9 @@ from kvcap.online.server.service import Service
 from kvcap.online.server.shadow import Endpoint, completion, completion_events, read_shadow
 
 POOL_HEADER: Final = "x-kvcap-pool"
+_POOL: Final = re.compile(r"[A-Za-z0-9._-]*")
+DOWNLOADS: Final = ("grafana-dashboard.json", "nginx-mirror.conf", "envoy-mirror.yaml")
+"""What goes into other programs' configuration, under ``/assets/``."""
 
 _Handler = Callable[[Request], Awaitable[Response]]
 
@@ -62,6 +66,7 @@ class Endpoints:
             Route("/metrics", self._metrics),
             Route("/health", self._health),
             Route("/openapi.json", self._openapi),
+            Route("/assets/{name}", self._asset),
             Route("/", self._page),
         ]
 
@@ -105,7 +110,7 @@ class Endpoints:
         limits = options.limits
         body = await read_body(request, limits)
         asked = read_shadow(body, endpoint, options.served_model, limits.max_json_depth)
-        labels, pool = {"model": asked.model}, request.headers.get(POOL_HEADER)
+        labels, pool = {"model": asked.model}, _pool(request)
         work = partial(incoming_prompts, self._encoder, body, labels, pool, limits.max_ids_per_request)
         observed, seconds = await self._service.submit_work(self._tokenizers, work, len(body))
         if asked.stream:
@@ -166,6 +171,13 @@ class Endpoints:
         document["info"]["version"] = __version__
         return json_response(document)
 
+    async def _asset(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in DOWNLOADS:
+            raise RequestRefusedError(404, f"there is no {name}, expected {', '.join(DOWNLOADS)}")
+        kind = "application/json" if name.endswith(".json") else "text/plain"
+        return Response(asset(name), media_type=kind)
+
     async def _page(self, _: Request) -> Response:
         return HTMLResponse(asset("live.html"))
 
@@ -178,6 +190,13 @@ def asset(name: str) -> bytes:
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Return JSON."""
     return Response(orjson.dumps(content), status, headers, "application/json")
+
+
+def _pool(request: Request) -> str | None:
+    pool = request.headers.get(POOL_HEADER, "")
+    if not _POOL.fullmatch(pool):
+        raise RequestRefusedError(422, f"{POOL_HEADER} is {pool!r:.60}, expected letters, digits, . _ or -")
+    return pool or None
 
 
 def _observations(batch: ObservedBatch, block_bytes: int) -> list[dict[str, Any]]:
