@@ -34,6 +34,7 @@ _ISO: Final = re.compile(
 # What dates of Python, Arrow and SQL can all hold.
 _EARLIEST_US: Final = -62_135_596_800_000_000
 _LATEST_US: Final = 253_402_300_799_999_999
+_MAX_DIGITS: Final = 30
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -46,7 +47,8 @@ def number_of(value: Any) -> int | float | Decimal | None:
             number = Decimal(value.strip())
         except InvalidOperation:
             return None
-        return number if number.is_finite() else None
+        # Larger ones are no times, and have integers of up to a billion digits.
+        return number if number.is_finite() and number.adjusted() < _MAX_DIGITS else None
     return None
 
 
