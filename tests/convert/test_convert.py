@@ -107,8 +107,8 @@ def test_whether_ids_are_chained_is_noted_and_changes_no_answer(
 def test_beyond_a_number_of_ids_chaining_is_left_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "MAX_CHECKED_IDS", 3)
-    log = write_log(tmp_path / "t.jsonl", *hash_lines(REQUESTS))
+    monkeypatch.setattr(job, "MAX_CHECK_ENTRIES", 100)
+    log = write_log(tmp_path / "t.jsonl", *hash_lines([[1000 * n for n in range(2000)]]))
     assert not convert([str(log)], str(tmp_path / "t.parquet")).chained
 
 
