@@ -56,8 +56,7 @@ def write_database(results: Results, path: str | PathLike[str], *, force: bool =
 
 
 def _write(results: Results, path: Path) -> None:
-    config = {"storage_compatibility_version": STORAGE_VERSION}
-    with duckdb.connect(str(path), config=config) as connection:
+    with duckdb.connect(str(path), config={"storage_compatibility_version": STORAGE_VERSION}) as connection:
         for name in _TABLES:
             connection.register("source", results.table(name))
             connection.execute(f"CREATE TABLE {name} AS FROM source")
