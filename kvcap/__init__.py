@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvcap._version import __version__
 from kvcap.errors import KvcapError
-from kvcap.replay import ReplayOptions, replay
+from kvcap.replay import ReplayOptions, engine_options, replay
 
 if TYPE_CHECKING:
     from kvcap.analysis import Answer, answer
@@ -21,6 +21,7 @@ __all__ = [
     "Results",
     "__version__",
     "answer",
+    "engine_options",
     "open_results",
     "replay",
 ]

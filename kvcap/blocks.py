@@ -6,15 +6,18 @@ prefix. Hashes of content never leave the process: Polars keeps them stable with
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kvcap.errors import UsageError
+from kvcap.kernels.engine_rules import generated_blocks, with_private_blocks
 from kvcap.kernels.keys import (
+    append_to_requests,
     chain_keys,
     drop_last_blocks,
     every_mth_key,
@@ -26,6 +29,7 @@ Int64Array = npt.NDArray[np.int64]
 PartialBlock = Literal["keep", "drop"]
 
 DEFAULT_TOKEN_BLOCK_SIZE: Final = 64
+UNKNOWN_TOKENS: Final = -1
 DEFAULT_PARTIAL_BLOCK: Final[dict[str, PartialBlock]] = {"token_ids": "drop", "hash_ids": "keep"}
 
 
@@ -42,11 +46,39 @@ class BlockOptions:
     partial_block
         Whether an incomplete last block counts as a block; None drops it in token traces and keeps it
         in hash traces.
+    token_block_size
+        Tokens per block of a token trace without ``block_size``.
+    chunk_tokens
+        Tokens of a block after coarsening, in place of ``coarsen``; None leaves blocks as they are.
+    output_blocks
+        Whether generated tokens enter the cache at the end of their request's path, the last one
+        excepted, which is never fed back: from ``output_ids`` where a request has them, otherwise from
+        ``output_length`` as blocks that no other request knows.
     """
 
     block_size: int | None = None
     coarsen: int = 1
     partial_block: PartialBlock | None = None
+    token_block_size: int = DEFAULT_TOKEN_BLOCK_SIZE
+    chunk_tokens: int | None = None
+    output_blocks: bool = False
+
+    def coarsen_from(self, block_size: int) -> int:
+        """Return how many blocks of the trace become one.
+
+        Raises
+        ------
+        UsageError
+            If chunks are no multiple of the trace's blocks.
+        """
+        if self.chunk_tokens is None:
+            return self.coarsen
+        if self.chunk_tokens % block_size:
+            raise UsageError(
+                f"blocks of {block_size} tokens do not make chunks of {self.chunk_tokens} tokens: "
+                "expected a block size that divides it, or another --chunk-tokens"
+            )
+        return self.chunk_tokens // block_size
 
 
 @dataclass(frozen=True)
@@ -58,24 +90,32 @@ class KeyedRequests:
     block_keys : uint64 (n_accesses,)
         Equal key, equal prefix.
     request_offsets : int64 (n_requests + 1,)
-        Request r owns ``block_keys[request_offsets[r]:request_offsets[r + 1]]``.
+        Request r touches ``block_keys[request_offsets[r]:request_offsets[r + 1]]``.
+    prompt_blocks : int64 (n_requests,)
+        How many of them, from the first, belong to its prompt; those behind hold generated tokens.
     input_tokens : int64 (n_requests,)
         Prompt length, the denominator of token rates.
     covered_tokens : int64 (n_requests,)
         Tokens of the prompt that its blocks cover: block i weighs ``covered_tokens - i * block_size``,
         at least 1 and at most ``block_size``.
-    block_tokens : int32 (n_accesses,) or None
-        Explicit weights; None where they follow from ``covered_tokens``.
-    block_size
-        Tokens of a full block, after coarsening.
+    block_tokens : int32 (sum of prompt_blocks,) or None
+        Explicit weights of the prompts' blocks; None where they follow from ``covered_tokens``.
+    block_size, coarsen
+        Tokens of a full block, and how many blocks of the trace it is.
+    output_tokens : int64 (n_requests,)
+        Generated tokens that take part: none without output blocks, ``UNKNOWN_TOKENS`` where the log does
+        not say.
     """
 
     block_keys: npt.NDArray[np.uint64]
     request_offsets: Int64Array
+    prompt_blocks: Int64Array
     input_tokens: Int64Array
     covered_tokens: Int64Array
     block_tokens: npt.NDArray[np.int32] | None
     block_size: int
+    coarsen: int
+    output_tokens: Int64Array
 
 
 class BlockKeyer:
@@ -93,6 +133,7 @@ class BlockKeyer:
         self._options = options
         self._chained = chained
         self._declared_block_size: int | None = None
+        self._n_blocks = 0
 
     def key(self, batch: pa.RecordBatch) -> KeyedRequests:
         """Return the block keys of a batch of a token or hash trace.
@@ -100,28 +141,55 @@ class BlockKeyer:
         Raises
         ------
         UsageError
-            If hash ids come without a block size, or with several.
+            If hash ids come without a block size, or with several, or one that does not make the chunks
+            asked for; or if generated tokens would go behind incomplete blocks.
         """
+        keeps_partial = self._keeps_partial(batch)
+        if keeps_partial and self._options.output_blocks:
+            raise UsageError(
+                "generated tokens complete a partial last block: --output-blocks on needs "
+                "--partial-block drop"
+            )
         keyed = self._key_tokens(batch) if "token_ids" in batch.schema.names else self._key_hashes(batch)
-        return _coarsened(keyed, self._options.coarsen, keep_incomplete=self._keeps_partial(batch))
+        coarse = _coarsened(
+            keyed, self._options.coarsen_from(keyed.block_size), keep_incomplete=keeps_partial
+        )
+        return self._with_generated_blocks(batch, coarse) if self._options.output_blocks else coarse
 
     def _keeps_partial(self, batch: pa.RecordBatch) -> bool:
         kind = "token_ids" if "token_ids" in batch.schema.names else "hash_ids"
         return (self._options.partial_block or DEFAULT_PARTIAL_BLOCK[kind]) == "keep"
 
     def _key_tokens(self, batch: pa.RecordBatch) -> KeyedRequests:
-        block_size = self._options.block_size or DEFAULT_TOKEN_BLOCK_SIZE
+        block_size = self._token_block_size()
         tokens, token_offsets = list_arrays(batch.column("token_ids"), np.dtype(np.uint32))
+        lengths = np.diff(token_offsets)
+        if self._options.output_blocks:
+            tokens, token_offsets = _with_output_ids(tokens, token_offsets, batch.column("output_ids"))
         full, tails, tail_lengths = gather_full_blocks(tokens, token_offsets, block_size)
         contents = _hash_blocks(full, block_size)
-        lengths = np.diff(token_offsets)
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths // block_size)])
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.diff(token_offsets) // block_size)])
+        prompt_blocks = lengths // block_size
         if self._keeps_partial(batch):
             contents, offsets = interleave_tails(
                 contents, _hash_blocks(tails, block_size), tail_lengths, offsets
             )
-        covered = np.minimum(lengths, np.diff(offsets) * block_size)
-        return KeyedRequests(chain_keys(contents, offsets), offsets, lengths, covered, None, block_size)
+            prompt_blocks = np.diff(offsets)
+        return KeyedRequests(
+            block_keys=chain_keys(contents, offsets),
+            request_offsets=offsets,
+            prompt_blocks=prompt_blocks,
+            input_tokens=lengths,
+            covered_tokens=np.minimum(lengths, prompt_blocks * block_size),
+            block_tokens=None,
+            block_size=block_size,
+            coarsen=1,
+            output_tokens=np.zeros_like(lengths),
+        )
+
+    def _token_block_size(self) -> int:
+        options = self._options
+        return options.block_size or options.chunk_tokens or options.token_block_size
 
     def _key_hashes(self, batch: pa.RecordBatch) -> KeyedRequests:
         block_size = self._hash_block_size(batch.column("block_size"))
@@ -138,8 +206,33 @@ class BlockKeyer:
                 dropped = _has_incomplete_last_block(block_tokens, offsets, block_size)
                 block_tokens, _ = drop_last_blocks(block_tokens, offsets, dropped)
             keys, offsets = drop_last_blocks(keys, offsets, dropped)
-        covered = np.minimum(input_tokens, np.diff(offsets) * block_size)
-        return KeyedRequests(keys, offsets, input_tokens, covered, block_tokens, block_size)
+        blocks = np.diff(offsets)
+        return KeyedRequests(
+            block_keys=keys,
+            request_offsets=offsets,
+            prompt_blocks=blocks,
+            input_tokens=input_tokens,
+            covered_tokens=np.minimum(input_tokens, blocks * block_size),
+            block_tokens=block_tokens,
+            block_size=block_size,
+            coarsen=1,
+            output_tokens=np.zeros_like(blocks),
+        )
+
+    def _with_generated_blocks(self, batch: pa.RecordBatch, keyed: KeyedRequests) -> KeyedRequests:
+        """Add private blocks for generated tokens whose ids the log does not have."""
+        output_tokens = batch.column("output_length").fill_null(UNKNOWN_TOKENS)
+        output_tokens = np.asarray(output_tokens.to_numpy(zero_copy_only=False), np.int64)
+        unseen_tokens = output_tokens
+        if "output_ids" in batch.schema.names:
+            ids = batch.column("output_ids")
+            lengths = pc.list_value_length(ids).fill_null(UNKNOWN_TOKENS).to_numpy(zero_copy_only=False)
+            output_tokens = np.where(lengths == UNKNOWN_TOKENS, output_tokens, lengths)
+            unseen_tokens = np.where(lengths == UNKNOWN_TOKENS, output_tokens, 0)
+        private = generated_blocks(keyed.input_tokens, unseen_tokens, keyed.block_size)
+        keys, offsets = with_private_blocks(keyed.block_keys, keyed.request_offsets, private, self._n_blocks)
+        self._n_blocks += keys.size
+        return replace(keyed, block_keys=keys, request_offsets=offsets, output_tokens=output_tokens)
 
     def _hash_block_size(self, column: pa.Array) -> int:
         sizes = column.unique().drop_null().to_pylist()
@@ -160,6 +253,20 @@ def list_arrays(column: pa.ListArray, dtype: np.dtype) -> tuple[npt.NDArray, Int
     values = column.values.slice(offsets[0], offsets[-1] - offsets[0])
     array = values.to_numpy(zero_copy_only=False)
     return _writable(np.ascontiguousarray(array, dtype)), offsets - offsets[0]
+
+
+def _with_output_ids(
+    tokens: npt.NDArray[np.uint32], offsets: Int64Array, output_ids: pa.ListArray
+) -> tuple[npt.NDArray[np.uint32], Int64Array]:
+    """Return prompts with what they generated behind, without its last token."""
+    values, value_offsets = list_arrays(output_ids, np.dtype(np.uint32))
+    lengths = np.diff(value_offsets)
+    absent = pc.is_null(output_ids).to_numpy(zero_copy_only=False)
+    fed_back, fed_back_offsets = drop_last_blocks(
+        values, value_offsets, np.where(absent, lengths, np.minimum(lengths, 1))
+    )
+    joined, joined_offsets = append_to_requests(tokens, offsets, fed_back, fed_back_offsets)
+    return joined, joined_offsets
 
 
 def _writable(array: npt.NDArray) -> npt.NDArray:  # type: ignore[type-arg]
@@ -209,24 +316,28 @@ def _coarsened(keyed: KeyedRequests, coarsen: int, *, keep_incomplete: bool) -> 
     if coarsen == 1:
         return keyed
     keys, offsets = every_mth_key(keyed.block_keys, keyed.request_offsets, coarsen, keep_incomplete)
+    prompt_blocks = -(-keyed.prompt_blocks // coarsen) if keep_incomplete else keyed.prompt_blocks // coarsen
     block_tokens = None
     if keyed.block_tokens is not None:
-        block_tokens = _summed_weights(keyed.block_tokens, keyed.request_offsets, offsets, coarsen)
-    return KeyedRequests(
-        keys,
-        offsets,
-        keyed.input_tokens,
-        np.minimum(keyed.covered_tokens, np.diff(offsets) * keyed.block_size * coarsen),
-        block_tokens,
-        keyed.block_size * coarsen,
+        block_tokens = _summed_weights(keyed.block_tokens, keyed.prompt_blocks, prompt_blocks, coarsen)
+    return replace(
+        keyed,
+        block_keys=keys,
+        request_offsets=offsets,
+        prompt_blocks=prompt_blocks,
+        covered_tokens=np.minimum(keyed.covered_tokens, prompt_blocks * keyed.block_size * coarsen),
+        block_tokens=block_tokens,
+        block_size=keyed.block_size * coarsen,
+        coarsen=coarsen,
     )
 
 
 def _summed_weights(
-    block_tokens: npt.NDArray[np.int32], fine_offsets: Int64Array, offsets: Int64Array, coarsen: int
+    block_tokens: npt.NDArray[np.int32], fine_blocks: Int64Array, groups: Int64Array, coarsen: int
 ) -> npt.NDArray[np.int32]:
-    """Return the weights of blocks ``coarsen`` times larger."""
-    groups = np.diff(offsets)
+    """Return the weights of blocks ``coarsen`` times larger, ``groups`` of them in each request."""
+    fine_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(fine_blocks)])
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(groups)])
     group = np.arange(offsets[-1]) - np.repeat(offsets[:-1], groups)
     first = np.repeat(fine_offsets[:-1], groups) + group * coarsen
     end = np.minimum(first + coarsen, np.repeat(fine_offsets[1:], groups))

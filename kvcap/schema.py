@@ -15,7 +15,7 @@ SCHEMA_KEY: Final = b"kvcap.schema"
 PROVENANCE_KEY: Final = b"kvcap.provenance"
 
 TraceKind = Literal["token_ids", "hash_ids", "request_json"]
-TableName = Literal["trace", "requests", "reuse_runs", "curve"]
+TableName = Literal["trace", "requests", "reuse_runs", "curve", "policies", "policy_requests"]
 
 TIMESTAMP: Final = pa.timestamp("us")
 TOKEN_IDS: Final = pa.list_(pa.uint32())
@@ -60,15 +60,17 @@ REQUESTS: Final = pa.schema(
         pa.field("output_length", pa.int64()),
         pa.field("blocks", pa.int64(), nullable=False),
         pa.field("cacheable_tokens", pa.int64(), nullable=False),
+        pa.field("cold_blocks", pa.int64(), nullable=False),
         pa.field("ceiling_blocks", pa.int64(), nullable=False),
         pa.field("ceiling_tokens", pa.int64(), nullable=False),
         pa.field("required_blocks", pa.int64(), nullable=False),
         pa.field("measured", pa.bool_(), nullable=False),
     ]
 )
-"""One row per request; ``cacheable_tokens`` are those of its blocks, ``measured`` is false during warm-up.
+"""One row per request; ``measured`` is false during warm-up. Kept columns follow.
 
-Kept columns follow.
+``cacheable_tokens`` are those of its prompt's blocks; ``cold_blocks`` are those that it is the first to
+leave in the cache, generated ones included.
 """
 
 REUSE_RUNS: Final = pa.schema(
@@ -100,6 +102,36 @@ At a capacity C in ``[capacity_blocks, next row's capacity_blocks)`` the hits ar
 capacity_blocks) * blocks_per_capacity_block``, and likewise for tokens. ``pool`` is null for all
 pools together, each of them at capacity C.
 """
+
+POLICIES: Final = pa.schema(
+    [
+        pa.field("policy", pa.string(), nullable=False),
+        pa.field("pool", pa.string()),
+        pa.field("capacity_blocks", pa.int64(), nullable=False),
+        pa.field("reserved_blocks", pa.int64(), nullable=False),
+        pa.field("data_blocks", pa.int64(), nullable=False),
+        pa.field("hit_blocks", pa.int64(), nullable=False),
+        pa.field("hit_tokens", pa.int64(), nullable=False),
+        pa.field("dropped_requests", pa.int64(), nullable=False),
+    ]
+)
+"""Hits of the measured requests in every simulation, under the rules of the run.
+
+Of ``capacity_blocks``, ``data_blocks`` held cached data; where ``reserved_blocks`` were set aside, the
+simulation without them stands there as well. ``dropped_requests`` were larger than the cache. ``pool`` is
+null for all pools together, each of them at that capacity.
+"""
+
+POLICY_REQUESTS: Final = pa.schema(
+    [
+        pa.field("policy", pa.string(), nullable=False),
+        pa.field("capacity_blocks", pa.int64(), nullable=False),
+        pa.field("reserved_blocks", pa.int64(), nullable=False),
+        pa.field("request_id", pa.int64(), nullable=False),
+        pa.field("hit_blocks", pa.int64(), nullable=False),
+    ]
+)
+"""Leading hits of every request, warm-up included, in every simulation; kept on demand."""
 
 
 def trace_schema(kind: TraceKind, kept: tuple[pa.Field, ...] = ()) -> pa.Schema:

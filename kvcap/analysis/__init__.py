@@ -1,15 +1,16 @@
 """What people ask of a replay, answered from its results."""
 
 from kvcap.analysis.answer import Answer, CapacityPercentiles, CapacityRow, PoolAnswer, ShareRow, answer
-from kvcap.analysis.capacities import DEFAULT_CAPACITIES, resolve_capacities
+from kvcap.analysis.policy_answer import FifoFall, Headroom, PolicyRow
 
 __all__ = [
-    "DEFAULT_CAPACITIES",
     "Answer",
     "CapacityPercentiles",
     "CapacityRow",
+    "FifoFall",
+    "Headroom",
+    "PolicyRow",
     "PoolAnswer",
     "ShareRow",
     "answer",
-    "resolve_capacities",
 ]

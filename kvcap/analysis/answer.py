@@ -6,7 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kvcap.analysis.capacities import ResolvedCapacity, resolve_capacities
+from kvcap.analysis.policy_answer import FifoFall, Headroom, PolicyRow, fifo_falls, headroom, policy_rows
+from kvcap.queries import ResolvedCapacity, largest_capacity, resolve_capacities
 
 if TYPE_CHECKING:
     from kvcap.queries import Results, RunInfo
@@ -35,7 +36,7 @@ class CapacityRow:
     Attributes
     ----------
     label
-        The capacity as the user wrote it, or ``unlimited``.
+        The capacity as the user wrote it, ``unlimited``, or the bound of the run.
     capacity_blocks, capacity_bytes
         Whole blocks, and the bytes that were asked for (None when unknown or unlimited).
     """
@@ -77,8 +78,9 @@ class CapacityPercentiles:
 class PoolAnswer:
     """The answer for one pool, or for all of them together (``pool`` None).
 
-    ``capacities`` ends with unlimited storage. ``headline`` is the row at the p99 of what requests
-    required.
+    ``capacities`` ends with unlimited storage, or with the bound of the run. ``headline`` is the row at
+    the p99 of what requests required. ``policies`` is what was simulated, with the headroom from LRU to
+    optimal and the capacities at which FIFO falls.
     """
 
     pool: str | None
@@ -88,6 +90,9 @@ class PoolAnswer:
     samples: CapacityPercentiles
     reusing: CapacityPercentiles
     headline: CapacityRow | None
+    policies: tuple[PolicyRow, ...]
+    headroom: tuple[Headroom, ...]
+    fifo_falls: tuple[FifoFall, ...]
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ class Answer:
     pools: tuple[PoolAnswer, ...]
 
 
-def answer(results: Results, capacities: str | None = None) -> Answer:
+def answer(results: Results, capacities: str | None = None, *, omit_underfilled: bool = False) -> Answer:
     """Answer the main questions from a replay's results.
 
     Parameters
@@ -107,7 +112,10 @@ def answer(results: Results, capacities: str | None = None) -> Answer:
     results
         An open replay.
     capacities
-        Comma list of capacities, as ``--capacities`` takes it.
+        Comma list of capacities, as ``--capacities`` takes it; None takes those of the replay. What
+        policies do is known at those of the replay alone.
+    omit_underfilled
+        Whether to leave out rows of policies at capacities that are not full before the measured requests.
 
     Raises
     ------
@@ -115,8 +123,8 @@ def answer(results: Results, capacities: str | None = None) -> Answer:
         If the capacities do not parse or do not fit the run.
     """
     run = results.run
-    wanted = resolve_capacities(capacities, run)
-    unlimited = ResolvedCapacity("unlimited", run.distinct_blocks, None)
+    wanted = resolve_capacities(capacities or run.rules.capacities, run)
+    largest = largest_capacity(run)
     totals = {row["pool"]: _totals(row) for row in results.query("totals").to_pylist()}
     percentiles = _percentiles(results)
     required = {pool: samples for (pool, sample), samples in percentiles.items() if sample == "samples"}
@@ -125,22 +133,27 @@ def answer(results: Results, capacities: str | None = None) -> Answer:
         for samples in required.values()
         if (blocks := samples.required_blocks.get(HEADLINE_PERCENT)) is not None
     }
-    rows = _capacity_rows(results, [*(c.blocks for c in wanted), unlimited.blocks, *headlines])
+    rows = _capacity_rows(results, [*(c.blocks for c in wanted), largest.blocks, *headlines])
     shares = _share_rows(results)
+    simulated = policy_rows(results, omit_underfilled=omit_underfilled)
     answers = {}
     for pool, pool_totals in totals.items():
         empty = CapacityPercentiles(0, None, {})
         samples = percentiles.get((pool, "samples"), empty)
         p99 = samples.required_blocks.get(HEADLINE_PERCENT)
+        policies = simulated.get(pool, ())
         at_p99 = None if p99 is None else ResolvedCapacity("p99", p99, _in_bytes(p99, run))
         answers[pool] = PoolAnswer(
             pool=pool,
             totals=pool_totals,
-            capacities=tuple(_row(c, rows[pool, c.blocks]) for c in (*wanted, unlimited)),
+            capacities=tuple(_row(c, rows[pool, c.blocks]) for c in (*wanted, largest)),
             shares=tuple(shares[pool]),
             samples=samples,
             reusing=percentiles.get((pool, "reusing"), empty),
             headline=None if at_p99 is None else _row(at_p99, rows[pool, at_p99.blocks]),
+            policies=policies,
+            headroom=headroom(policies),
+            fifo_falls=fifo_falls(policies),
         )
     return Answer(run, answers[None], tuple(answers[pool] for pool in answers if pool is not None))
 

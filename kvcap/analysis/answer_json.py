@@ -4,7 +4,9 @@ Top level: ``schema`` (``kvcap.answer/1``), ``run`` (definitions and counts of t
 ``reading``: what was left out of the log), ``definitions`` (one sentence for each term), ``together``
 and ``pools``. Each pool has ``totals``, ``capacities`` (the last one unlimited), ``shares`` (smallest
 capacity for a percentage of the ceiling), ``required_capacity`` (``samples`` and ``reusing``, with
-nearest-rank percentiles in blocks and bytes) and ``headline`` (hit rates at the p99).
+nearest-rank percentiles in blocks and bytes), ``headline`` (hit rates at the p99), ``policies`` (every
+simulated policy at every capacity, under ``run.rules``), ``headroom`` (from LRU to optimal) and
+``fifo_falls`` (where FIFO hits less with more capacity).
 """
 
 from __future__ import annotations
@@ -29,6 +31,11 @@ DEFINITIONS: Final = {
     "reusing": "the measured requests with something to reuse",
     "percentiles": "nearest rank: sorted[ceil(p * n) - 1]",
     "capacity_blocks": "floor(capacity_bytes / block_bytes); of each pool where there are several",
+    "ideal_prefill_speedup": "1 / (1 - token_hit_rate) over computing every prompt token, at most 1000",
+    "filled": "whether the warm-up requests, or without a warm-up all requests, fill the capacity",
+    "dropped_requests": "measured requests left out at a capacity because they are larger than the cache",
+    "unreserved": "the bound with none of a capacity reserved for running requests",
+    "headroom.points": "100 * (token hit rate of optimal - of lru)",
 }
 
 
@@ -36,7 +43,7 @@ def answer_to_dict(answer: Answer) -> dict[str, Any]:
     """Return the answer in the schema that this module's docstring documents."""
     return {
         "schema": ANSWER_SCHEMA,
-        "run": asdict(answer.run),
+        "run": {**asdict(answer.run), "mean_input_tokens": answer.run.input_tokens / answer.run.requests},
         "definitions": DEFINITIONS,
         "together": _pool(answer.together, answer.run),
         "pools": [_pool(pool, answer.run) for pool in answer.pools],
@@ -54,6 +61,9 @@ def _pool(pool: PoolAnswer, run: RunInfo) -> dict[str, Any]:
             "reusing": _percentiles(pool.reusing, run),
         },
         "headline": None if pool.headline is None else asdict(pool.headline),
+        "policies": [asdict(row) for row in pool.policies],
+        "headroom": [asdict(row) for row in pool.headroom],
+        "fifo_falls": [asdict(fall) for fall in pool.fifo_falls],
     }
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
-from kvcap.analysis.capacities import capacity_label, in_blocks
 from kvcap.analysis.traffic import Traffic, load_traffic
 from kvcap.errors import UsageError
+from kvcap.queries.capacities import capacity_label, in_blocks
 from kvcap.units import Capacity, format_percent, format_size
 
 if TYPE_CHECKING:

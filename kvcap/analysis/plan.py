@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
-from kvcap.analysis.capacities import in_blocks
 from kvcap.analysis.plan_options import Goal, PlanOptions
 from kvcap.analysis.plan_tiers import TierRow, plan_tiers
 from kvcap.analysis.plan_trust import Trust, assess
 from kvcap.analysis.plan_value import GIB, Valuation, speed_up, valuation
 from kvcap.analysis.traffic import Traffic, load_traffic
 from kvcap.errors import UsageError
+from kvcap.queries.capacities import in_blocks
 from kvcap.units import Capacity, format_size
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvcap.analysis.capacities import in_blocks
 from kvcap.analysis.plan_value import GIB, Valuation, best_last_capacity
 from kvcap.analysis.traffic import nearest_rank
+from kvcap.queries.capacities import in_blocks
 
 if TYPE_CHECKING:
     from kvcap.analysis.plan_options import PlanOptions, Tier

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from kvcap.analysis.answer import HEADLINE_PERCENT, CapacityRow
 from kvcap.analysis.answer_json import answer_to_dict, percentile_name
+from kvcap.cli.policy_text import print_policies, rules_lines, write_policy_csv
 from kvcap.cli.tables import print_table
 from kvcap.units import format_percent, format_size
 
@@ -26,7 +27,13 @@ def write_json(answer: Answer, stream: TextIO) -> None:
 
 
 def write_csv(answer: Answer, stream: TextIO) -> None:
-    """Write the capacity rows as CSV, one line per pool and capacity; pool is empty for all together."""
+    """Write the capacity rows as CSV, one line per pool and capacity; pool is empty for all together.
+
+    Where policies were simulated, their rows stand in place of those of the one pass.
+    """
+    if answer.run.rules.policies:
+        write_policy_csv(answer, stream)
+        return
     names = ["pool", *(field.name for field in fields(CapacityRow))]
     writer = csv.DictWriter(stream, names, lineterminator="\n")
     writer.writeheader()
@@ -43,6 +50,9 @@ def write_text(answer: Answer, stream: TextIO) -> None:
     _print_capacities(together, stream)
     print(file=stream)
     _print_requirements(together, run, stream)
+    if run.rules.policies:
+        print(file=stream)
+        print_policies(together, run, stream)
     if answer.pools:
         print(file=stream)
         _print_pools(answer, stream)
@@ -69,7 +79,24 @@ def _heading(run: RunInfo, together: PoolAnswer) -> list[str]:
         "; ".join(parts),
         f"read as {run.reading.format_name} ({run.kind})",
     ]
-    return lines + _sizing_lines(run, together) + _reading_lines(run)
+    return [
+        *lines,
+        *rules_lines(run),
+        *_bound_lines(run),
+        *_sizing_lines(run, together),
+        *_reading_lines(run),
+    ]
+
+
+def _bound_lines(run: RunInfo) -> list[str]:
+    """Return what a bound on capacity hides."""
+    if run.bound_blocks is None:
+        return []
+    return [
+        f"exact up to {_size(run.bound_blocks, run)}: a block last used deeper than that counts as new, "
+        f"which {run.beyond_blocks:,} accesses are known to be and at most {run.forgotten_blocks:,} more; "
+        "ceiling and distinct blocks are those within the bound"
+    ]
 
 
 def _sizing_lines(run: RunInfo, together: PoolAnswer) -> list[str]:

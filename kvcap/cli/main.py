@@ -17,11 +17,14 @@ COMMANDS: Final = (
     "convert",
     "tokenize",
     "formats",
+    "models",
     "sql",
     "plan",
     "diff",
     "check",
-    "models",
+    "report",
+    "route",
+    "serve",
     "synth",
 )
 """Commands in the order of ``--help``; each is a module of :mod:`kvcap.cli.commands`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -231,20 +231,115 @@ def replay_options(args: argparse.Namespace) -> ReplayOptions:
     UsageError
         If a number is not what its option expects.
     """
-    from kvcap.replay import ReplayOptions
+    from functools import partial
+
+    from kvcap.replay import ReplayOptions, engine_options
     from kvcap.units import parse_percent
 
-    return ReplayOptions(
+    make = ReplayOptions if args.engine is None else partial(engine_options, args.engine)
+    return make(
         kv_bytes_per_token=_bytes_per_token(args),
         model_bytes=_model_bytes(args),
         estimate_tokens=args.estimate_tokens,
         block_size=args.block_size,
         coarsen=args.coarsen,
-        partial_block=args.partial_block,
         touch_order=args.touch_order,
         target=parse_percent(args.target_hit_rate_percent, "--target-hit-rate-percent", zero_allowed=False),
         warm_up=parse_percent(args.warm_up_percent, "--warm-up-percent", zero_allowed=True),
+        capacities=args.capacities,
+        request_hits=args.request_hits,
+        **_given_rules(args),
+        max_capacity=getattr(args, "max_capacity", None),
     )
+
+
+def add_policy_options(parser: argparse.ArgumentParser) -> None:
+    """Add what is simulated capacity by capacity, and by which rules; :func:`replay_options` collects it."""
+    group = parser.add_argument_group("policies and engines")
+    group.add_argument(
+        "--policies",
+        metavar="LIST",
+        help="also simulate these at every capacity: comma list of lru, fifo, optimal and sglang-lru "
+        "(default: none; with --engine its own)",
+    )
+    group.add_argument(
+        "--engine",
+        choices=["vllm", "sglang", "lmcache", "mooncake"],
+        help="predict this engine: sets --partial-block, --policies and the options below as it has them; "
+        "what is given beside it wins",
+    )
+    group.add_argument(
+        "--compute-last-token",
+        action=argparse.BooleanOptionalAction,
+        help="one token of every prompt has to be computed, so its last block may not hit",
+    )
+    group.add_argument(
+        "--output-blocks",
+        choices=["on", "off"],
+        help="whether generated tokens enter the cache: from output_ids where the log has them, else from "
+        "output_length as blocks that no other request knows (default: off)",
+    )
+    group.add_argument(
+        "--chunk-tokens",
+        type=whole_number(1),
+        metavar="N",
+        help="make blocks into chunks of N tokens (default: blocks as they are)",
+    )
+    group.add_argument(
+        "--capacity-factor",
+        metavar="SHARE",
+        help="share of each capacity that holds data, above 0 to 1 (default: 1)",
+    )
+    group.add_argument(
+        "--reserve-blocks",
+        type=whole_number(0),
+        metavar="N",
+        help="blocks of each capacity that running requests hold for other than cached data, about one for "
+        "each request in flight; hits without this reserve are given as the bound (default: 0)",
+    )
+    group.add_argument(
+        "--oversize",
+        choices=["keep", "drop"],
+        help="drop takes a request that is larger than a capacity out of the stream at that capacity "
+        "(default: keep)",
+    )
+    group.add_argument(
+        "--omit-underfilled",
+        action="store_true",
+        help="leave out capacities that the warm-up requests do not fill (default: mark them)",
+    )
+    group.add_argument(
+        "--request-hits",
+        action="store_true",
+        help="with --out: also keep every request's hits by policy and capacity",
+    )
+
+
+def _given_rules(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the rules that were given, which win over those of an engine."""
+    from kvcap.units import parse_number
+
+    factor = args.capacity_factor
+    rules = {
+        "partial_block": args.partial_block,
+        "policies": None if args.policies is None else _policies(args.policies),
+        "compute_last_token": args.compute_last_token,
+        "output_blocks": None if args.output_blocks is None else args.output_blocks == "on",
+        "chunk_tokens": args.chunk_tokens,
+        "capacity_factor": None if factor is None else parse_number(factor, "--capacity-factor"),
+        "reserve_blocks": args.reserve_blocks,
+        "oversize": args.oversize,
+    }
+    return {name: value for name, value in rules.items() if value is not None}
+
+
+def _policies(text: str) -> tuple[str, ...]:
+    from kvcap.errors import UsageError
+
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not names:
+        raise UsageError("--policies is empty, expected names such as lru,fifo,optimal")
+    return names
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -397,6 +492,15 @@ def add_capacities(parser: argparse.ArgumentParser) -> None:
         help="comma list of sizes such as 640GiB,2TiB,5000blocks,2.5Mtokens, or pow2 for 1GiB, 2GiB, ... "
         "16TiB (default: 100GiB,200GiB,400GiB,800GiB,1TiB,2TiB,4TiB,6TiB,8TiB,12TiB,16TiB,24TiB,32TiB,"
         "64TiB; a power-of-two grid in blocks without bytes per token)",
+    )
+
+
+def add_max_capacity(parser: argparse.ArgumentParser) -> None:
+    """Add ``--max-capacity``; :func:`replay_options` takes it."""
+    parser.add_argument(
+        "--max-capacity",
+        metavar="SIZE",
+        help="largest capacity of interest, such as 64TiB: bounds memory, exact up to it (default: all)",
     )
 
 

@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kvcap.errors import EmptyTraceError, RecordError, UnknownFormatError, UsageError
-from kvcap.formats.arrow_chunks import ArrowChunk
 from kvcap.formats.base import ReadOptions
 from kvcap.formats.chunks import Chunk
 from kvcap.formats.dialect import Dialect
-from kvcap.formats.records import decode_line
+from kvcap.formats.records import AnyChunk, decode_line
 from kvcap.formats.registry import DIALECTS
 from kvcap.formats.rows import FieldError
 
 MAX_RECORDS: Final = 1000
 
 
-def detect(chunk: Chunk | ArrowChunk, options: ReadOptions) -> Dialect:
+def detect(chunk: AnyChunk, options: ReadOptions) -> Dialect:
     """Return the dialect that the user names, or that the first records show.
 
     Raises
@@ -48,8 +47,6 @@ def detect(chunk: Chunk | ArrowChunk, options: ReadOptions) -> Dialect:
         seen = True
         if isinstance(record, FieldError):
             first_error = first_error or RecordError(chunk.path, line, record.field, record.reason)
-            if options.skip_bad == 0:
-                break  # it stops the reading, too
             continue
         matching = _first_match(record)
         if chosen is None:
@@ -73,8 +70,8 @@ def detect(chunk: Chunk | ArrowChunk, options: ReadOptions) -> Dialect:
     )
 
 
-def _first_records(chunk: Chunk | ArrowChunk) -> Iterator[tuple[int, Any]]:
-    if isinstance(chunk, ArrowChunk):
+def _first_records(chunk: AnyChunk) -> Iterator[tuple[int, Any]]:
+    if not isinstance(chunk, Chunk):
         yield from chunk.first_records()
         return
     if chunk.is_document:

@@ -3,7 +3,8 @@
 ::
 
     {"id": "trace_1", "models": ["m"], "block_size": 64, "hash_id_scope": "local", "tool_tokens": 10,
-     "system_tokens": 5, "requests": [{"t": 0.0, "type": "n", "model": "m", "in": 150, "out": 20, "hash_ids": [1, 2]},
+     "system_tokens": 5,
+     "requests": [{"t": 0.0, "type": "n", "model": "m", "in": 150, "out": 20, "hash_ids": [1, 2]},
                   {"t": 3.0, "type": "subagent", "agent_id": "agent_001", "requests": [{"t": 0.5, ...}]}]}
 
 A document may stand in a file of its own, over many lines, or on one line of many. ``t`` is in seconds from

@@ -35,7 +35,17 @@ from kvcap.errors import UsageError
 from kvcap.formats.base import ReadOptions, ReadReport, SessionMode
 from kvcap.formats.dialect import Dialect, has
 from kvcap.formats.hash_ids import read_hash_ids, read_hash_row
-from kvcap.formats.rows import FieldError, Ids, Row, Skip, Values, optional_number, optional_text, show
+from kvcap.formats.rows import (
+    FieldError,
+    Ids,
+    Row,
+    Skip,
+    Values,
+    optional_number,
+    optional_text,
+    show,
+    usual_weights,
+)
 from kvcap.formats.timestamps import number_of
 from kvcap.kernels.json_flags import ABOVE_INT64, NEGATIVE
 
@@ -216,9 +226,7 @@ def _weights(row: Row, size: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
     if row.block_tokens is not None:
         return row.block_tokens.values
     count = row.ids.values.size if isinstance(row.ids, Ids) else len(row.ids or ())
-    length = row.input_length or 0
-    left = length - size * np.arange(count, dtype=np.int64)
-    return np.clip(left, 1, size).astype(np.uint64)
+    return usual_weights(count, row.input_length or 0, size)
 
 
 def _is_session_row(record: Any) -> bool:

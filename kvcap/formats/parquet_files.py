@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,9 +14,9 @@ from kvcap.errors import SchemaError
 from kvcap.schema import PROVENANCE_KEY, SCHEMA_KEY
 
 
-def read_provenance(schema: pa.Schema) -> dict[str, Any]:
-    """Return how a file came about, empty if it does not say."""
-    text = (schema.metadata or {}).get(PROVENANCE_KEY)
+def read_provenance(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
+    """Return how a file came about by its metadata, empty if it does not say."""
+    text = (metadata or {}).get(PROVENANCE_KEY)
     if text is None:
         return {}
     try:

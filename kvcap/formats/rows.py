@@ -185,6 +185,12 @@ def _from_python(value: list[int]) -> Ids:
     return Ids(np.array(value, dtype=np.uint64), flags)
 
 
+def usual_weights(count: int, input_length: int, block_size: int) -> NDArray[np.uint64]:
+    """Return the tokens of each block of a request: all full, the last one with what is left, at least 1."""
+    left = input_length - block_size * np.arange(count, dtype=np.int64)
+    return np.clip(left, 1, block_size).astype(np.uint64)
+
+
 def show(value: Any) -> str:
     """Return a value for a message: JSON-like and short."""
     if value is None or isinstance(value, bool):

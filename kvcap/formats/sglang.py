@@ -25,6 +25,7 @@ import orjson
 from kvcap.formats.base import ReadOptions, ReadReport
 from kvcap.formats.dialect import Dialect, has
 from kvcap.formats.rows import (
+    PLAIN_VALUES,
     FieldError,
     Ids,
     Row,
@@ -65,8 +66,10 @@ def _read_tokens(record: Any, values: Values) -> Iterator[Row | Skip]:
     if type(ids) is list and _CUT in ids:
         row.extra = (row.extra[0], row.extra[1], FieldError("obj.input_ids", _CUT_REASON))
     else:
+        # What stands in a JSON string was decoded here: nothing was cut out of it.
+        lists = PLAIN_VALUES if "request_parameters" in record else values
         with inside("obj"):
-            row.ids = values.tokens(ids, "input_ids")
+            row.ids = lists.tokens(ids, "input_ids")
     yield row
 
 

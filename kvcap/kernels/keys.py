@@ -153,3 +153,19 @@ def drop_last_blocks(block_keys, request_offsets, dropped):
         kept = offsets[r + 1] - offsets[r]
         keys[offsets[r] : offsets[r + 1]] = block_keys[request_offsets[r] : request_offsets[r] + kept]
     return keys, offsets
+
+
+@jit
+def append_to_requests(values, offsets, more, more_offsets):
+    """Return the values of every request with more of them behind, and their offsets.
+
+    values, more : any (n,), (n_more,), offsets, more_offsets : int64 (n_requests + 1,)
+    """
+    joined = np.empty(values.size + more.size, values.dtype)
+    joined_offsets = offsets + more_offsets
+    for r in range(offsets.size - 1):
+        start = joined_offsets[r]
+        middle = start + offsets[r + 1] - offsets[r]
+        joined[start:middle] = values[offsets[r] : offsets[r + 1]]
+        joined[middle : joined_offsets[r + 1]] = more[more_offsets[r] : more_offsets[r + 1]]
+    return joined, joined_offsets

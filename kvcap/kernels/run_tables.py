@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -127,6 +127,48 @@ def split_by_weight(
         depth=runs.depth[run] + first_block - runs.first_block[run],
         depth_head_first=runs.depth_head_first[run],
     )
+
+
+_Runs = TypeVar("_Runs", ReuseRuns, WeightedRuns)
+
+
+def leading_parts(runs: _Runs, limit_blocks: Int64Array) -> _Runs:
+    """Return what runs have among the first blocks of their requests.
+
+    Parameters
+    ----------
+    runs
+        Runs whose ``request`` counts from 0.
+    limit_blocks : int64 (n_requests,)
+        How many blocks of each request count.
+    """
+    room = limit_blocks[runs.request] - runs.first_block
+    inside = room > 0
+    kept = type(runs)(*(column[inside] for column in runs))
+    return kept._replace(blocks=np.minimum(kept.blocks, room[inside]))
+
+
+def runs_within(runs: _Runs, max_depth: int, *, tail_first: bool) -> _Runs:
+    """Return what runs have that hits at a capacity of ``max_depth`` blocks."""
+    if tail_first:
+        room = max_depth - runs.depth
+        kept = type(runs)(*(column[room > 0] for column in runs))
+        return kept._replace(blocks=np.minimum(kept.blocks, room[room > 0]))
+    return type(runs)(*(column[runs.depth_head_first < max_depth] for column in runs))
+
+
+def leading_tokens(runs: WeightedRuns, hit_blocks: Int64Array) -> int:
+    """Return the tokens in the leading blocks of requests.
+
+    Parameters
+    ----------
+    runs
+        Runs whose ``request`` counts from 0.
+    hit_blocks : int64 (n_requests,)
+        How many leading blocks of each request, all of them inside its runs.
+    """
+    blocks = np.clip(hit_blocks[runs.request] - runs.first_block, 0, runs.blocks)
+    return int(blocks @ runs.tokens_per_block)
 
 
 def ceilings(runs: WeightedRuns, n_requests: int) -> tuple[Int64Array, Int64Array]:

@@ -17,9 +17,11 @@ from kvcap.kernels._jit import jit
 
 if TYPE_CHECKING:
     from kvcap.kernels.reuse_runs import ReuseRuns
+    from kvcap.kernels.run_tables import WeightedRuns
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
+UInt64Array = npt.NDArray[np.uint64]
 
 
 class SegmentPaths(NamedTuple):
@@ -46,13 +48,13 @@ class SegmentPaths(NamedTuple):
 
 
 def segment_paths(
-    runs: ReuseRuns, request_blocks: Int64Array, lookup_blocks: Int64Array | None = None
+    runs: ReuseRuns | WeightedRuns, request_blocks: Int64Array, lookup_blocks: Int64Array | None = None
 ) -> SegmentPaths:
     """Return the segments of a trace, and every request's path over them, from its reuse runs.
 
     Parameters
     ----------
-    runs : ReuseRuns
+    runs : ReuseRuns or WeightedRuns
         All runs of requests 0 to n_requests - 1.
     request_blocks : int64 (n_requests,)
         Blocks that each request touches.
@@ -84,6 +86,29 @@ def segment_paths(
     ends = np.where(known < request_blocks, cold_starts[1:], known_ends)
     offsets, steps = _walk_paths(_segments_ending_at(ends, starts), parents)
     return SegmentPaths(offsets, steps, np.diff(starts, append=distinct_blocks), parents)
+
+
+def path_keys(paths: SegmentPaths, requests: Int64Array) -> tuple[UInt64Array, Int64Array]:
+    """Return keys of the blocks of some requests, and their offsets: equal key, equal prefix.
+
+    Parameters
+    ----------
+    paths : SegmentPaths
+    requests : int64 (n_chosen,)
+        Which requests.
+
+    Returns
+    -------
+    uint64 (n_accesses,), int64 (n_chosen + 1,)
+        The distinct blocks of the trace, numbered from 0.
+    """
+    firsts = np.concatenate((np.zeros(1, np.int64), np.cumsum(paths.segment_blocks)))
+    walked = np.concatenate((np.zeros(1, np.int64), np.cumsum(paths.segment_blocks[paths.path_segments])))
+    blocks = np.diff(walked[paths.path_offsets])[requests]
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(blocks)))
+    keys = np.empty(offsets[-1], np.uint64)
+    _number_blocks(paths.path_offsets, paths.path_segments, firsts, requests, keys)
+    return keys, offsets
 
 
 def _segments_ending_at(ends: Int64Array, starts: Int64Array) -> Int32Array:
@@ -138,3 +163,20 @@ def _walk_paths(last_segments: Int32Array, parents: Int32Array) -> tuple[Int64Ar
             steps[step] = segment
             segment = parents[segment]
     return offsets, steps
+
+
+@jit
+def _number_blocks(
+    path_offsets: Int64Array,
+    path_segments: Int32Array,
+    firsts: Int64Array,
+    requests: Int64Array,
+    keys: UInt64Array,
+) -> None:
+    place = 0
+    for request in requests:
+        for step in range(path_offsets[request], path_offsets[request + 1]):
+            segment = path_segments[step]
+            for block in range(firsts[segment], firsts[segment + 1]):
+                keys[place] = block
+                place += 1

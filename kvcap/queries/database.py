@@ -58,9 +58,7 @@ def write_database(results: Results, path: str | PathLike[str], *, force: bool =
 def _write(results: Results, path: Path) -> None:
     with duckdb.connect(str(path), config={"storage_compatibility_version": STORAGE_VERSION}) as connection:
         for name in _TABLES:
-            connection.register("source", results.table(name))
-            connection.execute(f"CREATE TABLE {name} AS FROM source")
-            connection.unregister("source")
+            connection.from_arrow(results.table(name)).create(name)
         connection.execute(setup_sql())
         for query in list_queries():
             connection.execute(query.macro_sql)

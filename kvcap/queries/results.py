@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 RUN_FILE: Final = "run.json"
-TABLE_NAMES: Final = ("requests", "reuse_runs", "curve", "trace")
+TABLE_NAMES: Final = ("requests", "reuse_runs", "curve", "policies", "policy_requests", "trace")
 
 _RUN_TYPES: Final = {
     str: pa.string(),
@@ -30,9 +30,9 @@ _RUN_TYPES: Final = {
 class Results:
     """The tables of one replay behind a DuckDB connection.
 
-    Views: ``requests``, ``reuse_runs``, ``curve``, ``trace`` (where the trace was kept) and ``run``,
-    one row with the definitions in force; beside them the macros of ``sql/_setup.sql``, and every named
-    query under its name. Close it, or use it as a context manager.
+    Views: ``requests``, ``reuse_runs``, ``curve``, ``run`` (one row with the definitions in force); and
+    where they were asked for ``policies``, ``policy_requests`` and ``trace``; beside them the macros of
+    ``sql/_setup.sql``, and every named query under its name. Close it, or use it as a context manager.
 
     Parameters
     ----------
@@ -149,6 +149,10 @@ def open_results(directory: str | Path) -> Results:
 def _run_table(run: RunInfo) -> pa.Table:
     columns = {}
     for name, value in run.scalars().items():
-        arrow_type = pa.int64() if name == "block_bytes" else _RUN_TYPES.get(type(value), pa.string())
+        arrow_type = (
+            pa.int64()
+            if name in ("block_bytes", "max_capacity_blocks")
+            else _RUN_TYPES.get(type(value), pa.string())
+        )
         columns[name] = pa.array([value], arrow_type)
     return pa.table(columns)

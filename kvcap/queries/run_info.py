@@ -66,6 +66,41 @@ class ModelSizing:
 
 
 @dataclass(frozen=True)
+class Rules:
+    """What a replay added to plain prefix caching, and what it simulated.
+
+    Attributes
+    ----------
+    engine
+        Whose rules these are; None for nobody's in particular.
+    compute_last_token
+        Whether one token of every prompt had to be computed.
+    output_blocks
+        Whether generated tokens entered the cache.
+    requests_without_output
+        Requests whose generated tokens would have entered, had the log said how many there were.
+    policies
+        What was simulated, at each of ``capacities`` (as the user wrote them; None for the defaults).
+    capacity_factor
+        Share of a capacity that holds data, as decimal text.
+    reserve_blocks
+        Blocks of every capacity that hold no cached data.
+    oversize
+        ``keep``, or ``drop`` where requests larger than a capacity were left out there.
+    """
+
+    engine: str | None
+    compute_last_token: bool
+    output_blocks: bool
+    requests_without_output: int
+    policies: tuple[str, ...]
+    capacities: str | None
+    capacity_factor: str
+    reserve_blocks: int
+    oversize: str
+
+
+@dataclass(frozen=True)
 class RunInfo:
     """One replay.
 
@@ -90,9 +125,18 @@ class RunInfo:
     block_bytes
         Bytes of a full block, rounded up; None when unknown.
     requests, warm_up_requests, blocks, distinct_blocks, input_tokens, largest_request_blocks
-        Counts over the whole trace, warm-up included.
+        Counts over the whole trace, warm-up included. Blocks of generated tokens are counted among the
+        distinct ones alone.
+    rules
+        What was added to plain prefix caching, and what was simulated.
     reading
         The reader's account.
+    max_capacity_blocks
+        Capacity up to which results are exact; None for all.
+    beyond_blocks, forgotten_blocks
+        Accesses whose block was last used deeper than that, as far as it was remembered, and blocks
+        that were forgotten, each of which may be one such access more. Such accesses count among the
+        distinct blocks.
     """
 
     kvcap_version: str
@@ -114,7 +158,16 @@ class RunInfo:
     distinct_blocks: int
     input_tokens: int
     largest_request_blocks: int
+    rules: Rules
     reading: ReadAccount
+    max_capacity_blocks: int | None = None
+    beyond_blocks: int = 0
+    forgotten_blocks: int = 0
+
+    @property
+    def bound_blocks(self) -> int | None:
+        """The capacity beyond which nothing is known, or None where nothing lies beyond."""
+        return self.max_capacity_blocks if self.beyond_blocks or self.forgotten_blocks else None
 
     @property
     def target(self) -> Fraction:
@@ -145,15 +198,18 @@ class RunInfo:
             for name in ("sources", "bad_examples", "notices"):
                 reading[name] = tuple(reading[name])
             sizing = _sizing(values.pop("sizing"))
-            return cls(**values, sizing=sizing, reading=ReadAccount(**reading))
+            rules: dict[str, Any] = values.pop("rules")
+            rules["policies"] = tuple(rules["policies"])
+            return cls(**values, sizing=sizing, rules=Rules(**rules), reading=ReadAccount(**reading))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise SchemaError(path, "the metadata of a kvcap replay", str(error)) from error
 
     def scalars(self) -> dict[str, Any]:
-        """Return every flat field, and ``tail_first``: the columns of the ``run`` view."""
-        names = [field.name for field in fields(self) if field.name not in ("reading", "sizing")]
-        values = {name: getattr(self, name) for name in names}
-        return {**values, "tail_first": self.tail_first}
+        """Return every flat field, the rules, and ``tail_first``: the columns of the ``run`` view."""
+        nested = ("reading", "sizing", "rules")
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in nested}
+        rules = {**asdict(self.rules), "policies": ",".join(self.rules.policies)}
+        return {**values, **rules, "tail_first": self.tail_first}
 
 
 def _sizing(values: dict[str, Any] | None) -> ModelSizing | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvcap.replay.engines import engine_options
 from kvcap.replay.options import ReplayOptions
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from kvcap.queries import Results
     from kvcap.tokenize import TokenizeOptions
 
-__all__ = ["ReplayOptions", "replay"]
+__all__ = ["ReplayOptions", "engine_options", "replay"]
 
 
 def replay(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,12 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kvcap._version import __version__
-from kvcap.blocks import DEFAULT_PARTIAL_BLOCK, BlockKeyer, BlockOptions
+from kvcap.blocks import DEFAULT_PARTIAL_BLOCK, UNKNOWN_TOKENS, BlockKeyer, BlockOptions
 from kvcap.errors import EmptyTraceError, TraceError, UsageError
-from kvcap.queries import ReadAccount, Results, RunInfo
+from kvcap.kernels.run_tables import leading_parts, runs_within
+from kvcap.queries import ReadAccount, Results, Rules, RunInfo, resolve_capacities
 from kvcap.replay.directory import ResultsDirectory
 from kvcap.replay.options import ReplayOptions
-from kvcap.replay.sizing import bytes_per_token, decimal_text
+from kvcap.replay.policies import lookup_limits, policy_tables
+from kvcap.replay.sizing import bytes_per_token, decimal_text, max_capacity_blocks
 from kvcap.replay.stream import StreamedTrace, stream
 from kvcap.replay.tables import curve_table, requests_table, reuse_runs_table
 
@@ -72,15 +75,36 @@ def _replayed(
     progress: Callable[[int], None] | None,
 ) -> tuple[RunInfo, dict[str, pa.Table]]:
     """Return the metadata and the tables of a replay."""
-    keyer = BlockKeyer(
-        BlockOptions(options.block_size, options.coarsen, options.partial_block), chained=trace.chained
-    )
     batches = _observed(trace, directory, progress, pool_column)
-    streamed = stream(batches, trace.schema, keyer)
+    streamed = stream(
+        batches, trace.schema, block_keyer(trace, options), partial(max_capacity_blocks, options)
+    )
     if streamed.blocks.size == 0:
         raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
-    run = _run_info(trace, streamed, options, pool_column)
-    return run, _tables(streamed, options, run.warm_up_requests)
+    streamed, beyond_blocks = _within_bound(streamed, tail_first=options.touch_order == "tail-first")
+    run = replace(_run_info(trace, streamed, options, pool_column), beyond_blocks=beyond_blocks)
+    return run, _tables(streamed, options, run)
+
+
+def _within_bound(streamed: StreamedTrace, *, tail_first: bool) -> tuple[StreamedTrace, int]:
+    """Return a trace without runs deeper than its bound, and how many blocks they held."""
+    if streamed.max_depth is None:
+        return streamed, 0
+    runs = runs_within(streamed.runs, streamed.max_depth, tail_first=tail_first)
+    return replace(streamed, runs=runs), int(streamed.runs.blocks.sum() - runs.blocks.sum())
+
+
+def block_keyer(trace: Trace, options: ReplayOptions) -> BlockKeyer:
+    """Return what keys the blocks of a trace."""
+    blocks = BlockOptions(
+        block_size=options.block_size,
+        coarsen=options.coarsen,
+        partial_block=options.partial_block,
+        token_block_size=options.token_block_size,
+        chunk_tokens=options.chunk_tokens,
+        output_blocks=options.output_blocks,
+    )
+    return BlockKeyer(blocks, chained=trace.chained)
 
 
 def _observed(
@@ -112,15 +136,23 @@ def _check_pools(batch: pa.RecordBatch, pool_column: str, report: ReadReport) ->
         )
 
 
-def _tables(streamed: StreamedTrace, options: ReplayOptions, warm_up_requests: int) -> dict[str, pa.Table]:
-    tail_first = options.touch_order == "tail-first"
-    return {
-        "requests": requests_table(streamed, options.target, warm_up_requests, tail_first=tail_first),
-        "reuse_runs": reuse_runs_table(streamed.runs),
-        "curve": curve_table(
-            streamed.runs, streamed.columns.column("pool"), warm_up_requests, tail_first=tail_first
+def _tables(streamed: StreamedTrace, options: ReplayOptions, run: RunInfo) -> dict[str, pa.Table]:
+    limits = lookup_limits(streamed, options)
+    runs = streamed.runs
+    if options.compute_last_token or options.output_blocks:
+        runs = leading_parts(runs, limits)
+    pools = streamed.columns.column("pool")
+    tables = {
+        "requests": requests_table(
+            streamed, runs, options.target, run.warm_up_requests, tail_first=run.tail_first
         ),
+        "reuse_runs": reuse_runs_table(runs),
+        "curve": curve_table(runs, pools, run.warm_up_requests, tail_first=run.tail_first),
     }
+    if options.policies:
+        capacities = [capacity.blocks for capacity in resolve_capacities(options.capacities, run)]
+        tables |= policy_tables(streamed, limits, options, capacities, run.warm_up_requests)
+    return tables
 
 
 def _run_info(
@@ -129,13 +161,12 @@ def _run_info(
     n_requests = int(streamed.blocks.size)
     per_token, sizing = bytes_per_token(options, streamed.input_tokens)
     block_bytes = None if per_token is None else math.ceil(per_token * streamed.block_size)
-    blocks = int(streamed.blocks.sum())
     return RunInfo(
         kvcap_version=__version__,
         created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         kind=trace.kind,
         block_size=streamed.block_size,
-        coarsen=options.coarsen,
+        coarsen=streamed.coarsen,
         partial_block=options.partial_block or DEFAULT_PARTIAL_BLOCK[trace.kind],
         touch_order=options.touch_order,
         target_percent=decimal_text(options.target * 100),
@@ -146,11 +177,28 @@ def _run_info(
         block_bytes=block_bytes,
         requests=n_requests,
         warm_up_requests=math.floor(n_requests * options.warm_up),
-        blocks=blocks,
-        distinct_blocks=blocks - int(streamed.runs.blocks.sum()),
+        blocks=int(streamed.blocks.sum()),
+        distinct_blocks=int(streamed.touched_blocks.sum()) - int(streamed.runs.blocks.sum()),
         input_tokens=int(streamed.input_tokens.sum()),
         largest_request_blocks=int(streamed.blocks.max()),
+        rules=_rules(options, streamed),
         reading=_account(trace.report),
+        max_capacity_blocks=streamed.max_depth,
+        forgotten_blocks=streamed.forgotten_blocks,
+    )
+
+
+def _rules(options: ReplayOptions, streamed: StreamedTrace) -> Rules:
+    return Rules(
+        engine=options.engine,
+        compute_last_token=options.compute_last_token,
+        output_blocks=options.output_blocks,
+        requests_without_output=int(np.count_nonzero(streamed.output_tokens == UNKNOWN_TOKENS)),
+        policies=options.policies,
+        capacities=options.capacities,
+        capacity_factor=decimal_text(options.capacity_factor),
+        reserve_blocks=options.reserve_blocks,
+        oversize=options.oversize,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +17,7 @@ from kvcap.kernels.run_tables import WeightedRuns, split_by_weight
 from kvcap.schema import PAYLOAD_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -45,24 +45,40 @@ class StreamedTrace:
     Attributes
     ----------
     runs
-        Reuse runs of equal weights by request id, then position.
+        Reuse runs of equal weights by request id, then position, over all blocks that requests touch.
     columns
         The trace without its payload, one row per request.
-    blocks, input_tokens, cacheable_tokens : int64 (n_requests,)
-        Blocks looked up, prompt length, and the sum of the blocks' weights.
-    block_size
-        Tokens of a full block; 0 for an empty trace.
+    blocks, touched_blocks, input_tokens, output_tokens : int64 (n_requests,)
+        Blocks of the prompt, those with the generated ones behind it, prompt length, and generated tokens
+        that take part (``UNKNOWN_TOKENS`` where the log does not say).
+    cacheable_tokens : int64 (n_requests,)
+        Sum of the weights of the prompt's blocks.
+    block_size, coarsen
+        Tokens of a full block, and how many blocks of the trace it is; 0 for an empty trace.
+    max_depth, forgotten_blocks
+        Depth from which blocks were forgotten (None: none), and how many; runs deeper than that are
+        incomplete. One that came back and was forgotten again counts twice.
     """
 
     runs: WeightedRuns
     columns: pa.Table
     blocks: Int64Array
+    touched_blocks: Int64Array
     input_tokens: Int64Array
+    output_tokens: Int64Array
     cacheable_tokens: Int64Array
     block_size: int
+    coarsen: int
+    max_depth: int | None = None
+    forgotten_blocks: int = 0
 
 
-def stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keyer: BlockKeyer) -> StreamedTrace:
+def stream(
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    keyer: BlockKeyer,
+    max_depth_at: Callable[[int], int | None] | None = None,
+) -> StreamedTrace:
     """Replay every batch, each pool on its own stack.
 
     Parameters
@@ -73,67 +89,90 @@ def stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keyer: BlockKey
         Schema of the trace.
     keyer
         Turns them into block keys.
+    max_depth_at
+        Returns the depth from which blocks may be forgotten, from the block size.
     """
+    max_depth: int | None = None
     pools: dict[str | None, _Pool] = {}
     names = [name for name in schema.names if name not in _PAYLOAD_NAMES]
     columns: list[pa.RecordBatch] = []
     runs: list[WeightedRuns] = []
-    blocks: list[Int64Array] = [np.empty(0, np.int64)]
-    input_tokens: list[Int64Array] = [np.empty(0, np.int64)]
-    cacheable_tokens: list[Int64Array] = [np.empty(0, np.int64)]
-    block_size = 0
+    counts = [np.empty((5, 0), np.int64)]
+    block_size = coarsen = 0
     first_id = 0
     for batch in batches:
         if batch.num_rows == 0:
             continue
         keyed = keyer.key(batch)
-        block_size = keyed.block_size
-        runs.extend(_replay_batch(keyed, batch.column("pool"), first_id, pools))
+        block_size, coarsen = keyed.block_size, keyed.coarsen
+        if max_depth_at is not None and max_depth is None:
+            max_depth = max_depth_at(block_size)
+        runs.extend(_replay_batch(keyed, batch.column("pool"), first_id, pools, max_depth))
         columns.append(batch.select(names))
-        blocks.append(np.diff(keyed.request_offsets))
-        input_tokens.append(keyed.input_tokens)
-        cacheable_tokens.append(_cacheable_tokens(keyed))
+        counts.append(
+            np.stack(
+                [
+                    keyed.prompt_blocks,
+                    np.diff(keyed.request_offsets),
+                    keyed.input_tokens,
+                    keyed.output_tokens,
+                    _cacheable_tokens(keyed),
+                ]
+            )
+        )
         first_id += batch.num_rows
+    blocks, touched_blocks, input_tokens, output_tokens, cacheable_tokens = np.concatenate(counts, axis=1)
     return StreamedTrace(
         runs=_in_request_order(runs),
         columns=pa.Table.from_batches(columns, pa.schema([schema.field(name) for name in names])),
-        blocks=np.concatenate(blocks),
-        input_tokens=np.concatenate(input_tokens),
-        cacheable_tokens=np.concatenate(cacheable_tokens),
+        blocks=blocks,
+        touched_blocks=touched_blocks,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cacheable_tokens=cacheable_tokens,
         block_size=block_size,
+        coarsen=coarsen,
+        max_depth=max_depth,
+        forgotten_blocks=sum(pool.scanner.forgotten_blocks for pool in pools.values()),
     )
 
 
 def _cacheable_tokens(keyed: KeyedRequests) -> Int64Array:
-    """Return the sum of each request's block weights: int64 (n_requests,)."""
+    """Return the sum of the weights of each prompt's blocks: int64 (n_requests,)."""
     if keyed.block_tokens is not None:
         summed = np.concatenate([np.zeros(1, np.int64), np.cumsum(keyed.block_tokens, dtype=np.int64)])
-        explicit: Int64Array = np.diff(summed[keyed.request_offsets])
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(keyed.prompt_blocks)])
+        explicit: Int64Array = np.diff(summed[offsets])
         return explicit
     filled_blocks = -(-keyed.covered_tokens // keyed.block_size)
     # Blocks beyond what the prompt fills weigh one token each.
-    return keyed.covered_tokens + np.maximum(0, np.diff(keyed.request_offsets) - filled_blocks)
+    covered: Int64Array = keyed.covered_tokens + np.maximum(0, keyed.prompt_blocks - filled_blocks)
+    return covered
 
 
 def _replay_batch(
-    keyed: KeyedRequests, pool_column: pa.Array, first_id: int, pools: dict[str | None, _Pool]
+    keyed: KeyedRequests,
+    pool_column: pa.Array,
+    first_id: int,
+    pools: dict[str | None, _Pool],
+    max_depth: int | None,
 ) -> Iterable[WeightedRuns]:
     """Yield the runs of each pool's requests in one batch, with ids of the whole trace."""
     n_requests = keyed.request_offsets.size - 1
     ids = np.arange(first_id, first_id + n_requests)
     values = pc.unique(pool_column).to_pylist()
     if len(values) == 1:
-        yield _replay_pool(_pool(pools, values[0]), keyed, ids)
+        yield _replay_pool(_pool(pools, values[0], max_depth), keyed, ids)
         return
     for value in values:
         mask = pc.is_null(pool_column) if value is None else pc.equal(pool_column, value)
         chosen = np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False)).astype(np.int64)
-        yield _replay_pool(_pool(pools, value), _chosen(keyed, chosen), ids[chosen])
+        yield _replay_pool(_pool(pools, value, max_depth), _chosen(keyed, chosen), ids[chosen])
 
 
-def _pool(pools: dict[str | None, _Pool], value: str | None) -> _Pool:
+def _pool(pools: dict[str | None, _Pool], value: str | None, max_depth: int | None) -> _Pool:
     if value not in pools:
-        pools[value] = _Pool(ReuseRunScanner())
+        pools[value] = _Pool(ReuseRunScanner(max_depth))
     return pools[value]
 
 
@@ -141,14 +180,16 @@ def _chosen(keyed: KeyedRequests, chosen: Int64Array) -> KeyedRequests:
     keys, offsets = take_requests(keyed.block_keys, keyed.request_offsets, chosen)
     block_tokens = None
     if keyed.block_tokens is not None:
-        block_tokens, _ = take_requests(keyed.block_tokens, keyed.request_offsets, chosen)
-    return KeyedRequests(
-        keys,
-        offsets,
-        keyed.input_tokens[chosen],
-        keyed.covered_tokens[chosen],
-        block_tokens,
-        keyed.block_size,
+        block_tokens, _ = take_requests(keyed.block_tokens, _offsets(keyed.prompt_blocks), chosen)
+    return replace(
+        keyed,
+        block_keys=keys,
+        request_offsets=offsets,
+        prompt_blocks=keyed.prompt_blocks[chosen],
+        input_tokens=keyed.input_tokens[chosen],
+        covered_tokens=keyed.covered_tokens[chosen],
+        block_tokens=block_tokens,
+        output_tokens=keyed.output_tokens[chosen],
     )
 
 
@@ -157,12 +198,16 @@ def _replay_pool(pool: _Pool, keyed: KeyedRequests, ids: Int64Array) -> Weighted
     runs = pool.scanner.feed(keyed.block_keys, keyed.request_offsets)
     local = runs._replace(request=runs.request - before)
     weighted = split_by_weight(
-        local, keyed.request_offsets, keyed.covered_tokens, keyed.block_size, keyed.block_tokens
+        local, _offsets(keyed.prompt_blocks), keyed.covered_tokens, keyed.block_size, keyed.block_tokens
     )
     pool.request_ids.append(ids)
     return weighted._replace(
         request=ids[weighted.request], source_request=pool.global_ids()[weighted.source_request]
     )
+
+
+def _offsets(lengths: Int64Array) -> Int64Array:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
 
 def _in_request_order(runs: list[WeightedRuns]) -> WeightedRuns:

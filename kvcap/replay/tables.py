@@ -18,18 +18,20 @@ Int64Array = npt.NDArray[np.int64]
 
 
 def requests_table(
-    streamed: StreamedTrace, target: Fraction, warm_up_requests: int, *, tail_first: bool
+    streamed: StreamedTrace, runs: WeightedRuns, target: Fraction, warm_up_requests: int, *, tail_first: bool
 ) -> pa.Table:
-    """Return the ``requests`` table, kept columns at its end."""
+    """Return the ``requests`` table, kept columns at its end; ``runs`` are those that may hit."""
     n_requests = streamed.blocks.size
-    ceiling_blocks, ceiling_tokens = ceilings(streamed.runs, n_requests)
+    known_blocks, _ = ceilings(streamed.runs, n_requests)
+    ceiling_blocks, ceiling_tokens = ceilings(runs, n_requests)
     required = required_blocks(
-        streamed.runs, ceiling_blocks, (target.numerator, target.denominator), tail_first=tail_first
+        runs, ceiling_blocks, (target.numerator, target.denominator), tail_first=tail_first
     )
     computed = {
         "input_length": streamed.input_tokens,
         "blocks": streamed.blocks,
         "cacheable_tokens": streamed.cacheable_tokens,
+        "cold_blocks": streamed.touched_blocks - known_blocks,
         "ceiling_blocks": ceiling_blocks,
         "ceiling_tokens": ceiling_tokens,
         "required_blocks": required,

@@ -168,7 +168,7 @@ def test_a_bad_token_record_is_one_line_with_file_line_and_field(
         ('"hash_ids": [1, "a"], "input_length": 2', r"hash_ids\[1\] is 'a', expected an integer"),
         ('"hash_ids": ["a"], "input_length": 1', "hash_ids holds strings, expected integers as in"),
         ('"hash_ids": {"a": 1}, "input_length": 1', "hash_ids is an object, expected a list"),
-        ('"hash_ids": [1, 2], "input_length": 2, "block_tokens": [1]', r"block_tokens has 1 entries, expected"),
+        ('"hash_ids": [1, 2], "input_length": 2, "block_tokens": [1]', r"block_tokens has 1 entries"),
         ('"hash_ids": [1], "input_length": 2, "block_tokens": [0]', r"block_tokens\[0\] is 0, expected an"),
         ('"hash_ids": [1], "input_length": 2, "block_size": 8', "block_size is 8, expected 16 as in"),
         ('"hash_ids": [1], "input_length": 2, "block_size": 0', "block_size is 0, expected an integer"),

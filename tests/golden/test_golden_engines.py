@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
-from golden_traces import golden_trace
 from shared_data import shared_path
 
-from kvcap.kernels.engine_rules import (
-    generated_blocks,
-    held_blocks,
-    hit_blocks_of_admitted,
-    lookup_blocks,
-    with_private_blocks,
-)
-from kvcap.kernels.node_lru import node_lru_hit_blocks
-from kvcap.kernels.reuse_runs import ReuseRunScanner
-from kvcap.kernels.segments import segment_paths
+import kvcap
 
 NAMES = ["conversation", "synthetic"]
-VLLM_RESERVED_BLOCKS = 1
-
-
-def full_blocks(name):
-    return golden_trace(f"mooncake_{name}.jsonl.gz", full_blocks_only=True)
+BLOCK_SIZE = 512
 
 
 def expected_hits(archive):
@@ -31,35 +19,43 @@ def expected_hits(archive):
         return {key: arrays[key] for key in arrays.files}
 
 
-def radix_tree_hits(trace, capacities):
-    runs = ReuseRunScanner().feed(trace.block_keys, trace.request_offsets)
-    lookups = lookup_blocks(trace.input_tokens, trace.block_size)
-    held = held_blocks(trace.input_tokens, np.zeros_like(trace.input_tokens), trace.block_size)
-    paths = segment_paths(runs, np.diff(trace.request_offsets), lookups)
-    return dict(zip(capacities, node_lru_hit_blocks(paths, lookups, held, np.array(capacities)), strict=True))
+@cache
+def predicted_hits(name, engine, capacities, **overrides):
+    """Return every request's hits by capacity, and the table ``policies``."""
+    options = kvcap.engine_options(
+        engine,
+        block_size=BLOCK_SIZE,
+        capacities=",".join(f"{capacity}blocks" for capacity in capacities),
+        request_hits=True,
+        **overrides,
+    )
+    with kvcap.replay(shared_path(f"traces/mooncake_{name}.jsonl.gz"), options) as results:
+        rows = results.sql(
+            "SELECT capacity_blocks, hit_blocks FROM policy_requests "
+            f"WHERE reserved_blocks = {options.reserve_blocks} ORDER BY capacity_blocks, request_id"
+        )
+        policies = results.table("policies").to_pylist()
+    hits = rows["hit_blocks"].to_numpy().reshape(len(capacities), -1)
+    return dict(zip(sorted(capacities), hits, strict=True)), policies
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("archive", ["vllm", "vllm_outputs"])
-def test_one_pass_depths_equal_vllm(archive, name):
-    trace = full_blocks(name)
-    generated = np.zeros_like(trace.output_tokens) if archive == "vllm" else trace.output_tokens
-    private = generated_blocks(trace.input_tokens, generated, trace.block_size)
-    keys, offsets = with_private_blocks(trace.block_keys, trace.request_offsets, private)
-    held = held_blocks(trace.input_tokens, generated, trace.block_size)
+@pytest.mark.parametrize(("archive", "output_blocks"), [("vllm", False), ("vllm_outputs", True)])
+def test_one_pass_depths_equal_vllm(archive, output_blocks, name):
     expected = expected_hits(f"{archive}_{name}")
-    capacities = np.array([int(key[1:]) for key in expected])
-    limits = lookup_blocks(trace.input_tokens, trace.block_size)
-    hits = hit_blocks_of_admitted(keys, offsets, limits, held, capacities, VLLM_RESERVED_BLOCKS)
-    assert len(expected) >= 2
-    for row, array in zip(hits, expected.values(), strict=True):
-        assert np.count_nonzero(row != array) == 0
+    capacities = tuple(int(key[1:]) for key in expected)
+    hits, policies = predicted_hits(name, "vllm", capacities, output_blocks=output_blocks)
+    assert len(hits) == len(expected) >= 2
+    for key, array in expected.items():
+        assert np.count_nonzero(hits[int(key[1:])] != array) == 0
+    summed = {row["capacity_blocks"]: row["hit_blocks"] for row in policies if row["reserved_blocks"] == 1}
+    assert summed == {int(key[1:]): array.sum() for key, array in expected.items()}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_node_eviction_equals_sglang(name):
     expected = expected_hits(f"sglang_{name}")
-    hits = radix_tree_hits(full_blocks(name), [int(key[1:]) for key in expected])
+    hits, _ = predicted_hits(name, "sglang", tuple(int(key[1:]) for key in expected))
     assert len(hits) == 4
     for key, array in expected.items():
         assert np.count_nonzero(hits[int(key[1:])] != array) == 0
@@ -72,7 +68,7 @@ def test_a_write_through_host_tier_finds_what_one_tier_of_the_larger_size_would(
     assert len(pairs) == 2
     for pair in pairs:
         device, host = (int(part[1:]) for part in pair.split("_"))
-        hits = radix_tree_hits(full_blocks(name), [device, max(device, host)])
+        hits, _ = predicted_hits(name, "sglang", tuple({device, max(device, host)}))
         assert np.count_nonzero(hits[device] != expected[f"{pair}_l1"]) == 0
         both = expected[f"{pair}_l1"] + expected[f"{pair}_l2"]
         assert np.count_nonzero(hits[max(device, host)] != both) == 0

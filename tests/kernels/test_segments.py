@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from oracles_policies import blocks_of
 from policy_cases import prompts, scanned
 
-from kvcap.kernels.segments import segment_paths
+from kvcap.kernels.segments import path_keys, segment_paths
 
 
 def blocks_on_path(paths, request):
@@ -85,3 +85,13 @@ def test_a_trace_without_blocks_has_no_segments():
     paths = segment_paths(runs, blocks)
     assert paths.segment_blocks.size == 0
     assert paths.path_offsets.tolist() == [0, 0, 0]
+
+
+@given(prompts(), st.data())
+def test_keys_of_some_requests_are_equal_exactly_where_their_prefixes_are(trace, data):
+    chosen = [request for request in range(len(trace)) if data.draw(st.booleans())]
+    keys, offsets = path_keys(segment_paths(*scanned(trace)), np.array(chosen, np.int64))
+    assert np.diff(offsets).tolist() == [len(trace[request]) for request in chosen]
+    blocks = [block for request in chosen for block in blocks_of(trace[request])]
+    pairs = set(zip(blocks, keys.tolist(), strict=True))
+    assert len(pairs) == len({block for block, _ in pairs}) == len({key for _, key in pairs})

@@ -1,4 +1,4 @@
-"""The capacities of an answer: sizes as the user wrote them, in blocks of a run."""
+"""Capacities as the user wrote them, in blocks of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kvcap.errors import UsageError
 from kvcap.units import Capacity, format_size, parse_capacity
 
 if TYPE_CHECKING:
-    from kvcap.queries import RunInfo
+    from kvcap.queries.run_info import RunInfo
 
 DEFAULT_CAPACITIES: Final = (
     "100GiB,200GiB,400GiB,800GiB,1TiB,2TiB,4TiB,6TiB,8TiB,12TiB,16TiB,24TiB,32TiB,64TiB"
@@ -45,17 +45,40 @@ def resolve_capacities(text: str | None, run: RunInfo) -> tuple[ResolvedCapacity
     Raises
     ------
     UsageError
-        If a size does not parse, or is in bytes for a run that does not know its bytes per token.
+        If a size does not parse, is in bytes for a run that does not know its bytes per token, or is above
+        the bound of the run.
     """
     if text is None and run.block_bytes is None:
-        return _block_grid(run.distinct_blocks)
+        return _within(_block_grid(run.distinct_blocks), run)
     if text == POWERS_OF_TWO:
         text = ",".join(f"{size}GiB" for size in _POWERS_OF_TWO_GIB)
     parts = [part for part in (text or DEFAULT_CAPACITIES).split(",") if part.strip()]
     if not parts:
         raise UsageError("--capacities is empty, expected sizes such as 640GiB,2TiB")
-    resolved = {part.strip(): _resolve(part, run) for part in parts}
-    return tuple(resolved.values())
+    resolved = tuple({part.strip(): _resolve(part, run) for part in parts}.values())
+    within = _within(resolved, run)
+    if text is not None and len(within) < len(resolved):
+        above = next(capacity for capacity in resolved if capacity not in within)
+        raise UsageError(
+            f"--capacities {above.label} is above the --max-capacity of this run, "
+            f"{largest_capacity(run).label}, beyond which nothing is known"
+        )
+    return within
+
+
+def largest_capacity(run: RunInfo) -> ResolvedCapacity:
+    """Return unlimited storage, or what a run is bounded to where something lies beyond that."""
+    bound = run.bound_blocks
+    if bound is None:
+        return ResolvedCapacity("unlimited", run.distinct_blocks, None)
+    if run.block_bytes is None:
+        return ResolvedCapacity(f"{bound:,} blocks", bound, None)
+    return ResolvedCapacity(format_size(bound * run.block_bytes), bound, bound * run.block_bytes)
+
+
+def _within(capacities: tuple[ResolvedCapacity, ...], run: RunInfo) -> tuple[ResolvedCapacity, ...]:
+    bound = run.bound_blocks
+    return tuple(capacity for capacity in capacities if bound is None or capacity.blocks <= bound)
 
 
 def _resolve(text: str, run: RunInfo) -> ResolvedCapacity:
@@ -82,16 +105,7 @@ def in_blocks(capacity: Capacity, run: RunInfo) -> int:
     UsageError
         If it is in bytes and the run does not know its bytes per token.
     """
-    if capacity.unit == "blocks":
-        return int(capacity.amount)
-    if capacity.unit == "tokens":
-        return int(capacity.amount / run.block_size)
-    if run.block_bytes is None:
-        raise UsageError(
-            "capacities in bytes need --kv-bytes-per-token; without it give blocks or tokens, "
-            "such as 5000blocks or 2.5Mtokens"
-        )
-    return int(capacity.amount / run.block_bytes)
+    return capacity.in_blocks("a capacity", run.block_size, run.block_bytes)
 
 
 def _block_grid(distinct_blocks: int) -> tuple[ResolvedCapacity, ...]:

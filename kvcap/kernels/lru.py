@@ -1,0 +1,41 @@
+"""Least recently used first: hits at any capacity, straight from the depths of one pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from kvcap.kernels.reuse_runs import Int64Array, ReuseRuns
+
+
+def lru_hit_blocks(
+    runs: ReuseRuns, n_requests: int, capacities_blocks: Int64Array, *, tail_first: bool
+) -> Int64Array:
+    """Return every request's leading consecutive hits under LRU.
+
+    Parameters
+    ----------
+    runs : ReuseRuns
+        All runs of requests 0 to n_requests - 1.
+    n_requests
+        Requests in the trace.
+    capacities_blocks : int64 (n_capacities,)
+        Cache sizes in blocks, in any order; one below 0 counts as 0.
+    tail_first
+        The touch order whose depths to use.
+
+    Returns
+    -------
+    int64 (n_capacities, n_requests)
+        Blocks.
+    """
+    hit_blocks = np.zeros((len(capacities_blocks), n_requests), np.int64)
+    for row, capacity in zip(hit_blocks, capacities_blocks, strict=True):
+        if tail_first:
+            hits = np.clip(capacity - runs.depth, 0, runs.blocks)
+        else:
+            hits = np.where(runs.depth_head_first < capacity, runs.blocks, 0)
+        np.add.at(row, runs.request, hits)
+    return hit_blocks

@@ -1,0 +1,47 @@
+-- policy_hit_rates: hit rates of the measured requests in every simulation of a policy at a capacity
+-- reads: policies, requests
+-- parameters: none
+-- returns: policy VARCHAR, pool VARCHAR (null: all together), capacity_blocks BIGINT, reserved_blocks BIGINT,
+--     hit_blocks BIGINT, hit_tokens BIGINT, block_hit_rate DOUBLE, token_hit_rate DOUBLE,
+--     ideal_prefill_speedup DOUBLE (over computing every prompt token; at most 1000),
+--     filled BOOLEAN (whether the warm-up requests, or without a warm-up all of them, fill the capacity),
+--     dropped_requests BIGINT (larger than the cache)
+WITH asked AS (
+    SELECT pool, sum(blocks) AS blocks, sum(input_length) AS input_tokens
+    FROM requests
+    WHERE measured
+    GROUP BY GROUPING SETS ((), (pool))
+    HAVING grouping(pool) = 1 OR pool IS NOT NULL
+),
+
+fills_by_pool AS (
+    SELECT
+        pool,
+        coalesce(sum(cold_blocks) FILTER (NOT measured OR (SELECT warm_up_requests = 0 FROM run)), 0) AS blocks
+    FROM requests
+    GROUP BY pool
+),
+
+fills AS (
+    SELECT pool, min(blocks) AS blocks
+    FROM fills_by_pool
+    GROUP BY GROUPING SETS ((), (pool))
+    HAVING grouping(pool) = 1 OR pool IS NOT NULL
+)
+
+SELECT
+    policies.policy,
+    policies.pool,
+    policies.capacity_blocks,
+    policies.reserved_blocks,
+    policies.hit_blocks,
+    policies.hit_tokens,
+    policies.hit_blocks / nullif(asked.blocks, 0) AS block_hit_rate,
+    policies.hit_tokens / nullif(asked.input_tokens, 0) AS token_hit_rate,
+    1 / greatest(1 - policies.hit_tokens / nullif(asked.input_tokens, 0), 0.001) AS ideal_prefill_speedup,
+    policies.capacity_blocks <= fills.blocks AS filled,
+    policies.dropped_requests
+FROM policies
+JOIN asked ON policies.pool IS NOT DISTINCT FROM asked.pool
+JOIN fills ON policies.pool IS NOT DISTINCT FROM fills.pool
+ORDER BY policies.pool NULLS FIRST, policies.policy, policies.capacity_blocks, policies.reserved_blocks
