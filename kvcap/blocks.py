@@ -225,7 +225,8 @@ class BlockKeyer:
         unseen_tokens = output_tokens
         if "output_ids" in batch.schema.names:
             ids = batch.column("output_ids")
-            lengths = np.where(ids.is_null().to_numpy(zero_copy_only=False), UNKNOWN_TOKENS, np.diff(ids.offsets))
+            absent = ids.is_null().to_numpy(zero_copy_only=False)
+            lengths = np.where(absent, UNKNOWN_TOKENS, np.diff(ids.offsets))
             output_tokens = np.where(lengths == UNKNOWN_TOKENS, output_tokens, lengths)
             unseen_tokens = np.where(lengths == UNKNOWN_TOKENS, output_tokens, 0)
         private = generated_blocks(keyed.input_tokens, unseen_tokens, keyed.block_size)
@@ -285,7 +286,8 @@ def _hash_blocks(tokens: npt.NDArray[np.uint32], block_size: int) -> npt.NDArray
     """Return a 64-bit hash of every block of tokens: uint32 (n * block_size,) -> uint64 (n,)."""
     if tokens.size == 0:
         return np.empty(0, np.uint64)
-    import polars as pl  # A tenth of a second that a trace of hash ids does not need.
+    # Hash traces never need it, and a tenth of a second of start-up is a tenth of a small replay.
+    import polars as pl
 
     hashes = pl.Series(tokens).reshape((-1, block_size)).hash()
     return np.ascontiguousarray(hashes.to_numpy(), np.uint64)

@@ -11,6 +11,7 @@
     |- SchemaError                a Parquet file or column is not what it should be
     |- ModelError                 an unknown model, or a config that cannot be accounted for
     |- QueryError                 SQL that does not run
+    |- RequestRefusedError        a request that the service does not take as it is, or now
     `- MissingExtraError          a command whose optional dependency is not installed
 
 ``OSError`` passes through unchanged. The command line prints any of these as one line and exits
@@ -130,6 +131,25 @@ class QueryError(KvcapError):
     def __init__(self, query: str, reason: str) -> None:
         super().__init__(reason)
         self.query = query
+
+
+class RequestRefusedError(KvcapError):
+    """A request that the service does not take as it is, or now.
+
+    Parameters
+    ----------
+    status
+        The HTTP status that says so.
+    reason
+        What was found and what was expected.
+    retry_after_s
+        When it may be worth another try; None when never.
+    """
+
+    def __init__(self, status: int, reason: str, retry_after_s: int | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.retry_after_s = retry_after_s
 
 
 class MissingExtraError(KvcapError):

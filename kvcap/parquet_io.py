@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -84,6 +85,25 @@ class ParquetSink:
     def set_provenance(self, provenance: Mapping[str, Any]) -> None:
         """Say how the file came about: JSON in its metadata, under :data:`kvcap.schema.PROVENANCE_KEY`."""
         self._provenance = dict(provenance)
+
+
+@contextmanager
+def written_beside(path: str | PathLike[str], *, force: bool) -> Iterator[Path]:
+    """Yield a path beside ``path``; what is there takes its place when the block ends without an error.
+
+    Raises
+    ------
+    UsageError
+        If ``path`` is a directory, or exists and ``force`` is false.
+    """
+    check_new(path, force=force)
+    target = Path(path)
+    beside = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        yield beside
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def write_table(table: pa.Table, path: str | PathLike[str], *, force: bool = False) -> None:

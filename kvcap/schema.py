@@ -59,6 +59,7 @@ REQUESTS: Final = pa.schema(
         pa.field("input_length", pa.int64(), nullable=False),
         pa.field("output_length", pa.int64()),
         pa.field("blocks", pa.int64(), nullable=False),
+        pa.field("cacheable_tokens", pa.int64(), nullable=False),
         pa.field("cold_blocks", pa.int64(), nullable=False),
         pa.field("ceiling_blocks", pa.int64(), nullable=False),
         pa.field("ceiling_tokens", pa.int64(), nullable=False),
@@ -68,7 +69,8 @@ REQUESTS: Final = pa.schema(
 )
 """One row per request; ``measured`` is false during warm-up. Kept columns follow.
 
-``cold_blocks`` are those that it is the first to leave in the cache, generated ones included.
+``cacheable_tokens`` are those of its prompt's blocks; ``cold_blocks`` are those that it is the first to
+leave in the cache, generated ones included.
 """
 
 REUSE_RUNS: Final = pa.schema(

@@ -41,6 +41,25 @@ class Capacity:
     amount: Fraction
     unit: CapacityUnit
 
+    def in_blocks(self, what: str, block_size: int, block_bytes: int | None) -> int:
+        """Return how many whole blocks fit.
+
+        Raises
+        ------
+        UsageError
+            If it is in bytes and ``block_bytes`` is unknown; ``what`` names it in the message.
+        """
+        if self.unit == "blocks":
+            return int(self.amount)
+        if self.unit == "tokens":
+            return int(self.amount / block_size)
+        if block_bytes is None:
+            raise UsageError(
+                f"{what} in bytes needs --kv-bytes-per-token or --model; without it give blocks or tokens, "
+                "such as 5000blocks or 2.5Mtokens"
+            )
+        return int(self.amount / block_bytes)
+
 
 def parse_number(text: str, what: str) -> Fraction:
     """Return a positive decimal number exactly.

@@ -3,17 +3,9 @@
 -- parameters: $percents (list of percentages of the ceiling, default [50, 90, 95, 99])
 -- returns: pool VARCHAR (null: all together), percent DOUBLE, capacity_blocks BIGINT,
 --     capacity_bytes BIGINT (null without bytes per token), hit_blocks BIGINT
-WITH asked AS (
-    SELECT pool, coalesce(sum(ceiling_blocks), 0) AS ceiling_blocks
-    FROM requests
-    WHERE measured
-    GROUP BY GROUPING SETS ((), (pool))
-    HAVING grouping(pool) = 1 OR pool IS NOT NULL
-),
-
-wanted AS (
+WITH wanted AS (
     SELECT pool, percent, ceil_share(ceiling_blocks, percent) AS needed
-    FROM asked, (SELECT unnest(CAST($percents AS DOUBLE[])) AS percent)
+    FROM pool_totals, (SELECT CAST(unnest(items($percents)) AS DOUBLE) AS percent)
 ),
 
 segments AS (
@@ -26,19 +18,28 @@ segments AS (
     FROM curve
 ),
 
-reached AS (
+candidates AS (
     SELECT
         wanted.pool,
         percent,
-        min(CASE
+        segments.* EXCLUDE (pool),
+        CASE
             WHEN hit_blocks >= needed THEN capacity_blocks
             WHEN slope > 0 AND hit_blocks + slope * (last_capacity - capacity_blocks) >= needed
                 THEN capacity_blocks + (needed - hit_blocks + slope - 1) // slope
-        END) AS capacity_blocks,
-        any_value(needed) AS hit_blocks
+        END AS capacity
     FROM wanted
     JOIN segments ON wanted.pool IS NOT DISTINCT FROM segments.pool
-    GROUP BY wanted.pool, percent
+),
+
+reached AS (
+    SELECT
+        pool,
+        percent,
+        min(capacity) AS capacity_blocks,
+        min_by(hit_blocks + slope * (capacity - capacity_blocks), capacity) AS hit_blocks
+    FROM candidates
+    GROUP BY pool, percent
 )
 
 SELECT
@@ -46,6 +47,6 @@ SELECT
     percent,
     CAST(capacity_blocks AS BIGINT) AS capacity_blocks,
     CAST(capacity_blocks AS BIGINT) * (SELECT block_bytes FROM run) AS capacity_bytes,
-    hit_blocks
+    CAST(hit_blocks AS BIGINT) AS hit_blocks
 FROM reached
 ORDER BY pool NULLS FIRST, percent

@@ -6,8 +6,8 @@
 --     with something to reuse), requests BIGINT, mean_blocks DOUBLE, percent DOUBLE,
 --     required_blocks BIGINT, required_bytes BIGINT (null without bytes per token)
 WITH target AS (
-    SELECT CASE WHEN $target_percent = 'run' THEN (SELECT target_percent FROM run)
-        ELSE $target_percent END AS percent
+    SELECT CASE WHEN CAST($target_percent AS VARCHAR) = 'run' THEN (SELECT run.target_percent FROM run)
+        ELSE CAST($target_percent AS VARCHAR) END AS percent
 ),
 
 needed AS (
@@ -59,5 +59,5 @@ SELECT
     percent,
     sorted_blocks[greatest(1, ceil_share(requests, percent))] AS required_blocks,
     sorted_blocks[greatest(1, ceil_share(requests, percent))] * (SELECT block_bytes FROM run) AS required_bytes
-FROM grouped, (SELECT unnest(CAST($percents AS DOUBLE[])) AS percent)
+FROM grouped, (SELECT CAST(unnest(items($percents)) AS DOUBLE) AS percent)
 ORDER BY pool NULLS FIRST, sample DESC, percent

@@ -1,25 +1,17 @@
 -- hit_rate_curve: hit rates of the measured requests at many capacities, from the exact curve
 -- reads: curve, requests
--- parameters: $capacities_blocks (list of capacities of each pool in blocks, default
---     [1000, 10000, 100000, 1000000])
+-- parameters: $capacities_blocks (list of capacities of each pool: blocks, or text such as 2TiB, p99 or
+--     unlimited, default [1000, 10000, 100000, 1000000])
 -- returns: pool VARCHAR (null: all together), capacity_blocks BIGINT, hit_blocks BIGINT,
 --     hit_tokens BIGINT, block_hit_rate DOUBLE, reuse_hit_rate DOUBLE, prefix_hit_rate DOUBLE,
 --     token_hit_rate DOUBLE
-WITH asked AS (
-    SELECT
-        pool,
-        sum(blocks) AS blocks,
-        sum(ceiling_blocks) AS ceiling_blocks,
-        sum(input_length) AS input_tokens
-    FROM requests
-    WHERE measured
-    GROUP BY GROUPING SETS ((), (pool))
-    HAVING grouping(pool) = 1 OR pool IS NOT NULL
+WITH capacities AS (
+    SELECT DISTINCT capacity_blocks(item) AS capacity
+    FROM (SELECT unnest(items($capacities_blocks)) AS item)
 ),
 
 wanted AS (
-    SELECT DISTINCT coalesce(pool, '') AS pool_key, pool, capacity
-    FROM asked, (SELECT unnest(CAST($capacities_blocks AS BIGINT[])) AS capacity)
+    SELECT *, pool IS NULL AS together, coalesce(pool, '') AS pool_key FROM pool_totals, capacities
 ),
 
 corners AS (
@@ -28,11 +20,10 @@ corners AS (
 
 served AS (
     SELECT
-        wanted.pool,
-        wanted.capacity,
-        hit_blocks + (capacity - capacity_blocks) * blocks_per_capacity_block AS hit_blocks,
-        hit_tokens + (capacity - capacity_blocks) * tokens_per_capacity_block AS hit_tokens
-    FROM (SELECT *, pool IS NULL AS together FROM wanted) AS wanted
+        wanted.*,
+        corners.hit_blocks + (capacity - corners.capacity_blocks) * blocks_per_capacity_block AS hit_blocks,
+        corners.hit_tokens + (capacity - corners.capacity_blocks) * tokens_per_capacity_block AS hit_tokens
+    FROM wanted
     ASOF JOIN corners
         ON wanted.pool_key = corners.pool_key
         AND wanted.together = corners.together
@@ -40,8 +31,8 @@ served AS (
 )
 
 SELECT
-    served.pool,
-    served.capacity AS capacity_blocks,
+    pool,
+    capacity AS capacity_blocks,
     CAST(hit_blocks AS BIGINT) AS hit_blocks,
     CAST(hit_tokens AS BIGINT) AS hit_tokens,
     hit_blocks / nullif(blocks, 0) AS block_hit_rate,
@@ -49,5 +40,4 @@ SELECT
     hit_blocks / nullif(blocks, 0) AS prefix_hit_rate,
     hit_tokens / nullif(input_tokens, 0) AS token_hit_rate
 FROM served
-JOIN asked ON served.pool IS NOT DISTINCT FROM asked.pool
-ORDER BY served.pool NULLS FIRST, served.capacity
+ORDER BY pool NULLS FIRST, capacity

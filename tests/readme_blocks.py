@@ -1,7 +1,7 @@
 """The generated parts of README.md: transcripts of commands, and tables of options.
 
-A block stands between ``<!-- transcript: kvcap ... -->`` or ``<!-- options: COMMAND -->`` and
-``<!-- end -->``. ``pytest tests/docs --overwrite-docs`` writes them again.
+A block stands between ``<!-- transcript: kvcap ... -->``, ``<!-- commands: all -->`` or
+``<!-- options: all -->`` and ``<!-- end -->``. ``pytest tests/docs --overwrite-docs`` writes them again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kvcap.cli.main import build_parser
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 _BLOCK = re.compile(
-    r"<!-- (?P<kind>transcript|options): (?P<text>.+?) -->\n(?P<body>.*?)<!-- end -->", re.DOTALL
+    r"<!-- (?P<kind>transcript|commands|options): (?P<text>.+?) -->\n.*?<!-- end -->", re.DOTALL
 )
 
 
@@ -41,8 +41,8 @@ def options(command: argparse.ArgumentParser) -> list[argparse.Action]:
 
 
 def _block(match: re.Match[str]) -> str:
-    body = _transcript(match["text"]) if match["kind"] == "transcript" else _option_table(match["text"])
-    return f"<!-- {match['kind']}: {match['text']} -->\n{body}<!-- end -->"
+    makers = {"transcript": _transcript, "commands": _command_table, "options": _option_tables}
+    return f"<!-- {match['kind']}: {match['text']} -->\n{makers[match['kind']](match['text'])}<!-- end -->"
 
 
 def _transcript(command: str) -> str:
@@ -58,15 +58,24 @@ def _transcript(command: str) -> str:
     return f"```console\n$ {command}\n{stdout.getvalue()}```\n"
 
 
-def _option_table(name: str) -> str:
-    command = commands()[name]
+def _command_table(_which: str) -> str:
+    rows = [f"| `kvcap {name}` | {command.description} |" for name, command in commands().items()]
+    return "\n".join(["| command | what it does |", "|---|---|", *rows]) + "\n"
+
+
+def _option_tables(_which: str) -> str:
+    return "\n".join(_option_table(name, command) for name, command in commands().items() if options(command))
+
+
+def _option_table(name: str, command: argparse.ArgumentParser) -> str:
     lines = ["| option | meaning |", "|---|---|"]
     for action in options(command):
         value = f" {action.metavar or '|'.join(map(str, action.choices or []))}" if action.nargs != 0 else ""
         names = ", ".join(f"`{option}{value}`" for option in action.option_strings)
         meaning = (action.help or "") % {"default": action.default}
-        lines.append(f"| {names} | {meaning} |")
-    return "\n".join(_escaped(line) for line in lines) + "\n"
+        lines.append(_escaped(f"| {names} | {meaning} |"))
+    table = "\n".join(lines)
+    return f"<details><summary><code>kvcap {name}</code></summary>\n\n{table}\n\n</details>\n"
 
 
 def _escaped(row: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kvcap.analysis.policy_answer import FifoFall, Headroom, PolicyRow, fifo_falls, headroom, policy_rows
-from kvcap.queries import ResolvedCapacity, resolve_capacities
+from kvcap.queries import ResolvedCapacity, largest_capacity, resolve_capacities
 
 if TYPE_CHECKING:
     from kvcap.queries import Results, RunInfo
@@ -36,7 +36,7 @@ class CapacityRow:
     Attributes
     ----------
     label
-        The capacity as the user wrote it, or ``unlimited``.
+        The capacity as the user wrote it, ``unlimited``, or the bound of the run.
     capacity_blocks, capacity_bytes
         Whole blocks, and the bytes that were asked for (None when unknown or unlimited).
     """
@@ -78,9 +78,9 @@ class CapacityPercentiles:
 class PoolAnswer:
     """The answer for one pool, or for all of them together (``pool`` None).
 
-    ``capacities`` ends with unlimited storage. ``headline`` is the row at the p99 of what requests
-    required. ``policies`` is what was simulated, with the headroom from LRU to optimal and the capacities
-    at which FIFO falls.
+    ``capacities`` ends with unlimited storage, or with the bound of the run. ``headline`` is the row at
+    the p99 of what requests required. ``policies`` is what was simulated, with the headroom from LRU to
+    optimal and the capacities at which FIFO falls.
     """
 
     pool: str | None
@@ -124,7 +124,7 @@ def answer(results: Results, capacities: str | None = None, *, omit_underfilled:
     """
     run = results.run
     wanted = resolve_capacities(capacities or run.rules.capacities, run)
-    unlimited = ResolvedCapacity("unlimited", run.distinct_blocks, None)
+    largest = largest_capacity(run)
     totals = {row["pool"]: _totals(row) for row in results.query("totals").to_pylist()}
     percentiles = _percentiles(results)
     required = {pool: samples for (pool, sample), samples in percentiles.items() if sample == "samples"}
@@ -133,7 +133,7 @@ def answer(results: Results, capacities: str | None = None, *, omit_underfilled:
         for samples in required.values()
         if (blocks := samples.required_blocks.get(HEADLINE_PERCENT)) is not None
     }
-    rows = _capacity_rows(results, [*(c.blocks for c in wanted), unlimited.blocks, *headlines])
+    rows = _capacity_rows(results, [*(c.blocks for c in wanted), largest.blocks, *headlines])
     shares = _share_rows(results)
     simulated = policy_rows(results, omit_underfilled=omit_underfilled)
     answers = {}
@@ -146,7 +146,7 @@ def answer(results: Results, capacities: str | None = None, *, omit_underfilled:
         answers[pool] = PoolAnswer(
             pool=pool,
             totals=pool_totals,
-            capacities=tuple(_row(c, rows[pool, c.blocks]) for c in (*wanted, unlimited)),
+            capacities=tuple(_row(c, rows[pool, c.blocks]) for c in (*wanted, largest)),
             shares=tuple(shares[pool]),
             samples=samples,
             reusing=percentiles.get((pool, "reusing"), empty),

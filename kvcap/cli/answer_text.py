@@ -79,7 +79,24 @@ def _heading(run: RunInfo, together: PoolAnswer) -> list[str]:
         "; ".join(parts),
         f"read as {run.reading.format_name} ({run.kind})",
     ]
-    return lines + rules_lines(run) + _sizing_lines(run, together) + _reading_lines(run)
+    return [
+        *lines,
+        *rules_lines(run),
+        *_bound_lines(run),
+        *_sizing_lines(run, together),
+        *_reading_lines(run),
+    ]
+
+
+def _bound_lines(run: RunInfo) -> list[str]:
+    """Return what a bound on capacity hides."""
+    if run.bound_blocks is None:
+        return []
+    return [
+        f"exact up to {_size(run.bound_blocks, run)}: a block last used deeper than that counts as new, "
+        f"which {run.beyond_blocks:,} accesses are known to be and at most {run.forgotten_blocks:,} more; "
+        "ceiling and distinct blocks are those within the bound"
+    ]
 
 
 def _sizing_lines(run: RunInfo, together: PoolAnswer) -> list[str]:

@@ -17,8 +17,14 @@ COMMANDS: Final = (
     "convert",
     "tokenize",
     "formats",
-    "sql",
     "models",
+    "sql",
+    "plan",
+    "diff",
+    "check",
+    "report",
+    "route",
+    "serve",
     "synth",
 )
 """Commands in the order of ``--help``; each is a module of :mod:`kvcap.cli.commands`."""

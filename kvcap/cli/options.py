@@ -249,6 +249,7 @@ def replay_options(args: argparse.Namespace) -> ReplayOptions:
         capacities=args.capacities,
         request_hits=args.request_hits,
         **_given_rules(args),
+        max_capacity=getattr(args, "max_capacity", None),
     )
 
 
@@ -491,6 +492,15 @@ def add_capacities(parser: argparse.ArgumentParser) -> None:
         help="comma list of sizes such as 640GiB,2TiB,5000blocks,2.5Mtokens, or pow2 for 1GiB, 2GiB, ... "
         "16TiB (default: 100GiB,200GiB,400GiB,800GiB,1TiB,2TiB,4TiB,6TiB,8TiB,12TiB,16TiB,24TiB,32TiB,"
         "64TiB; a power-of-two grid in blocks without bytes per token)",
+    )
+
+
+def add_max_capacity(parser: argparse.ArgumentParser) -> None:
+    """Add ``--max-capacity``; :func:`replay_options` takes it."""
+    parser.add_argument(
+        "--max-capacity",
+        metavar="SIZE",
+        help="largest capacity of interest, such as 64TiB: bounds memory, exact up to it (default: all)",
     )
 
 

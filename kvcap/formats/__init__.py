@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kvcap.formats.base import ReadOptions, ReadReport, Trace
 
 if TYPE_CHECKING:
-    from kvcap.formats.arrow_chunks import ArrowChunk
-    from kvcap.formats.chunks import Chunk
+    from kvcap.formats.records import AnyChunk
     from kvcap.formats.sources import Source
 
 __all__ = ["ReadOptions", "ReadReport", "Trace", "open_table", "open_trace"]
@@ -93,7 +92,7 @@ def open_table(table: Any, options: ReadOptions | None = None) -> Trace:
     return LogTrace(["table"], table_chunks(arrow, "table"), options)
 
 
-def _chunks(sources: Sequence[Source]) -> Iterator[Chunk | ArrowChunk]:
+def _chunks(sources: Sequence[Source]) -> Iterator[AnyChunk]:
     from kvcap.formats.arrow_chunks import read_parquet_chunks
     from kvcap.formats.chunks import read_chunks
     from kvcap.formats.sources import is_parquet

@@ -47,6 +47,11 @@ class ArrowChunk:
     partition: tuple[tuple[str, str], ...] = ()
 
     @property
+    def values(self) -> Values:
+        """How to read the lists of its records."""
+        return ARROW_VALUES
+
+    @property
     def size(self) -> int:
         """Bytes of the rows."""
         return int(self.batch.nbytes)

@@ -13,7 +13,7 @@ from kvcap.errors import RecordError
 from kvcap.formats.base import MAX_EXAMPLES, ReadOptions, ReadReport, TimestampUnit
 from kvcap.formats.columns import KeptColumn
 from kvcap.formats.dialect import Dialect
-from kvcap.formats.rows import FieldError, Ids, Row, Skip
+from kvcap.formats.rows import FieldError, Ids, Row, Skip, usual_weights
 from kvcap.formats.timestamps import to_microseconds
 from kvcap.kernels.json_flags import ABOVE_INT64, NEGATIVE
 from kvcap.schema import BLOCK_TOKENS, HASH_IDS, TIMESTAMP, TOKEN_IDS, TraceKind, trace_schema
@@ -55,6 +55,7 @@ class Assembler:
         self._options = options
         self._unit = unit
         self._kept = tuple(kept)
+        self._pool = options.pool or dialect.pool
         self._needs_time = options.sort_by_time or dialect.by_time
         self._sequence = dialect.sequencer(options, report) if dialect.sequencer else None
         self._interned: dict[str, int] = {}
@@ -140,12 +141,12 @@ class Assembler:
         self._n_requests += 1
 
     def _pool_of(self, row: Row) -> str | None:
-        if self._options.pool is None:
+        if self._pool is None:
             return None
         value = row.kept[-1]
         if value is None or isinstance(value, list | dict):
             found = "missing" if value is None else "a list or object"
-            raise FieldError(self._options.pool, f"is {found}, expected a value, since it names the pool")
+            raise FieldError(self._pool, f"is {found}, expected a value, since it names the pool")
         return value if type(value) is str else str(value)
 
     def _ids_of(self, row: Row) -> NDArray[np.uint64]:
@@ -263,8 +264,18 @@ class Assembler:
                 ),
             ]
         self._count_lengths(rows)
-        weights = [None if row.block_tokens is None else row.block_tokens.values for row in rows]
-        return [list_array(self._ids, HASH_IDS), list_array(weights, BLOCK_TOKENS)]
+        return [list_array(self._ids, HASH_IDS), list_array(self._weights(rows), BLOCK_TOKENS)]
+
+    def _weights(self, rows: list[Row]) -> list[NDArray[np.uint64] | None]:
+        """Return tokens per block where any record has them: then the others have the usual ones."""
+        if all(row.block_tokens is None for row in rows):
+            return [None] * len(rows)
+        return [
+            usual_weights(ids.size, row.input_length or 0, row.block_size or 1)
+            if row.block_tokens is None
+            else row.block_tokens.values
+            for row, ids in zip(rows, self._ids, strict=True)
+        ]
 
     def _count_lengths(self, rows: list[Row]) -> None:
         """Compare the ids of each request with what its length can fill."""
@@ -295,7 +306,7 @@ def list_array(parts: Sequence[NDArray[np.generic] | None], type_: pa.ListType) 
     offsets = np.zeros(len(parts) + 1, dtype=np.int32)
     np.cumsum([0 if part is None else part.size for part in parts], out=offsets[1:])
     present = [part for part in parts if part is not None]
-    values = np.concatenate(present).astype(type_.value_type.to_pandas_dtype(), copy=False)
+    values = np.concatenate(present).astype(np.dtype(str(type_.value_type)), copy=False)
     nulls = np.array([part is None for part in parts])
     mask = pa.array(nulls) if nulls.any() else None
     return pa.ListArray.from_arrays(offsets, pa.array(values), type=type_, mask=mask)

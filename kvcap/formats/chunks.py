@@ -9,6 +9,7 @@ from typing import IO, Final
 import numpy as np
 
 from kvcap.errors import RecordError
+from kvcap.formats.csv_chunks import CsvChunk, delimiter_of, read_csv_chunks
 from kvcap.formats.sources import Source, open_stream, read_exactly
 
 FIRST_CHUNK_BYTES: Final = 1 << 20
@@ -44,11 +45,11 @@ class Chunk:
         return len(self.data)
 
 
-def read_chunks(source: Source) -> Iterator[Chunk]:
+def read_chunks(source: Source) -> Iterator[Chunk | CsvChunk]:
     """Yield the lines of one file in chunks of a few MiB, without a byte order mark.
 
     A line longer than a chunk makes its chunk longer. A file that is one JSON document over many lines
-    comes as one chunk.
+    comes as one chunk; one that is an export of separated values comes as chunks of its rows.
 
     Raises
     ------
@@ -64,6 +65,10 @@ def read_chunks(source: Source) -> Iterator[Chunk]:
         if _begins_document(data):
             whole, _ = _until(stream, data, None, source.name, 1)
             yield Chunk(source.name, 1, whole + b"\n", is_document=True)
+            return
+        delimiter = delimiter_of(data)
+        if delimiter is not None:
+            yield from read_csv_chunks(source.name, stream, data, delimiter)
             return
         line, carry = 1, b""
         while data or carry:

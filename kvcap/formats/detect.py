@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kvcap.errors import EmptyTraceError, RecordError, UnknownFormatError, UsageError
-from kvcap.formats.arrow_chunks import ArrowChunk
 from kvcap.formats.base import ReadOptions
 from kvcap.formats.chunks import Chunk
 from kvcap.formats.dialect import Dialect
-from kvcap.formats.records import decode_line
+from kvcap.formats.records import AnyChunk, decode_line
 from kvcap.formats.registry import DIALECTS
 from kvcap.formats.rows import FieldError
 
 MAX_RECORDS: Final = 1000
 
 
-def detect(chunk: Chunk | ArrowChunk, options: ReadOptions) -> Dialect:
+def detect(chunk: AnyChunk, options: ReadOptions) -> Dialect:
     """Return the dialect that the user names, or that the first records show.
 
     Raises
@@ -39,6 +38,7 @@ def detect(chunk: Chunk | ArrowChunk, options: ReadOptions) -> Dialect:
         if named.refusal is not None:
             raise UnknownFormatError(chunk.path, f"{named.name}: {named.refusal}")
         return named
+    chosen: Dialect | None = None
     refused: Dialect | None = None
     first_error: RecordError | None = None
     keys = ""
@@ -47,14 +47,18 @@ def detect(chunk: Chunk | ArrowChunk, options: ReadOptions) -> Dialect:
         seen = True
         if isinstance(record, FieldError):
             first_error = first_error or RecordError(chunk.path, line, record.field, record.reason)
-            if options.skip_bad == 0:
-                break
             continue
         matching = _first_match(record)
-        if matching is not None and matching.refusal is None:
+        if chosen is None:
+            if matching is not None and matching.refusal is None:
+                chosen = matching
+            else:
+                refused = refused or matching
+        elif matching is not None and chosen.name in matching.refines:
             return matching
-        refused = refused or matching
         keys = keys or _keys(record)
+    if chosen is not None:
+        return chosen
     if not seen:
         raise EmptyTraceError(chunk.path, "is empty, expected at least one request")
     if refused is not None:
@@ -66,8 +70,8 @@ def detect(chunk: Chunk | ArrowChunk, options: ReadOptions) -> Dialect:
     )
 
 
-def _first_records(chunk: Chunk | ArrowChunk) -> Iterator[tuple[int, Any]]:
-    if isinstance(chunk, ArrowChunk):
+def _first_records(chunk: AnyChunk) -> Iterator[tuple[int, Any]]:
+    if not isinstance(chunk, Chunk):
         yield from chunk.first_records()
         return
     if chunk.is_document:

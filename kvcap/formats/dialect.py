@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from kvcap.formats.base import ReadOptions, ReadReport, TimestampUnit
 from kvcap.formats.rows import Row, Skip, Values
@@ -43,6 +43,10 @@ class Dialect:
         Tokens per block of the dialect's published traces, to be named where a log gives none.
     by_time
         Whether its lines are written in another order than requests came.
+    pool
+        Column that names the pools where the user names none.
+    refines
+        Dialects whose first records may look like this one's, too.
     refusal
         Why it cannot drive a replay; None if it can.
     """
@@ -57,13 +61,9 @@ class Dialect:
     timestamp_unit: TimestampUnit = "ms"
     usual_block_size: int | None = None
     by_time: bool = False
+    pool: str | None = None
+    refines: tuple[str, ...] = ()
     refusal: str | None = None
-    container: Literal["lines", "csv"] = "lines"
-
-
-def refuse(record: Any, values: Values) -> Iterator[Row | Skip]:
-    """Read nothing: the reader of dialects that cannot drive a replay."""
-    raise AssertionError("a refused dialect is never read")
 
 
 def has(record: Any, *keys: str) -> bool:

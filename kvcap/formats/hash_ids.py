@@ -14,7 +14,7 @@ shows another unit; ``timestamp_ms`` is another name for it. ``chat_id`` is anot
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from kvcap.formats.dialect import Dialect, has
 from kvcap.formats.rows import (
@@ -23,25 +23,26 @@ from kvcap.formats.rows import (
     Row,
     Skip,
     Values,
+    an_object,
     optional_count,
     optional_size,
     optional_text,
     required,
     required_count,
-    show,
 )
 
+_SESSION_KEYS: Final = ("delay", "delay_ms", "group_id", "wait_for")
 
-def read_hash_ids(record: Any, values: Values) -> Iterator[Row | Skip]:
-    """Read one record of hash ids."""
-    if type(record) is not dict:
-        raise FieldError("", f"is {show(record)}, expected an object with hash_ids")
+
+def read_hash_row(record: Any, values: Values) -> Row:
+    """Return one record of hash ids."""
+    record = an_object(record, "hash_ids")
     ids = values.ids(
         required(record, "hash_ids", "a list of ids: without them there are no blocks"), "hash_ids"
     )
     weights = record.get("block_tokens")
     count = ids.values.size if isinstance(ids, Ids) else len(ids)
-    yield Row(
+    return Row(
         ids=ids,
         timestamp=record.get("timestamp", record.get("timestamp_ms")),
         session=optional_text(record, "session_id", "chat_id"),
@@ -53,9 +54,22 @@ def read_hash_ids(record: Any, values: Values) -> Iterator[Row | Skip]:
     )
 
 
-HASH_IDS = Dialect(
+def read_hash_ids(record: Any, values: Values) -> Iterator[Row | Skip]:
+    """Read one record of hash ids that says everything itself."""
+    row = read_hash_row(record, values)
+    for key in _SESSION_KEYS:
+        if record.get(key) is not None:
+            raise FieldError(
+                key,
+                "is there, expected rows of whole prompts with a time of their own: for sessions say "
+                "--input-format mooncake-sessions or mooncake-agentic",
+            )
+    yield row
+
+
+HASH_IDS: Final = Dialect(
     name="hash-ids",
-    summary="one request a line: hash_ids, input_length, and what else is known",
+    summary="one request a line: hash_ids (integers or strings), input_length, and what else is known",
     kind="hash_ids",
     matches=lambda record: has(record, "hash_ids") and isinstance(record["hash_ids"], list),
     read=read_hash_ids,

@@ -10,15 +10,13 @@ from typing import Final
 import pyarrow as pa
 
 from kvcap.errors import EmptyTraceError, UsageError
-from kvcap.formats.arrow_chunks import ArrowChunk
 from kvcap.formats.assemble import Assembler
 from kvcap.formats.base import ReadOptions, ReadReport, TimestampUnit
-from kvcap.formats.chunks import Chunk
 from kvcap.formats.columns import kept_columns
 from kvcap.formats.detect import detect
 from kvcap.formats.dialect import Dialect
 from kvcap.formats.parallel import default_threads, map_in_order
-from kvcap.formats.records import Outcome, read_chunk
+from kvcap.formats.records import AnyChunk, Outcome, read_chunk
 from kvcap.formats.rows import Row
 from kvcap.formats.sorting import sorted_by_time
 from kvcap.formats.timestamps import detect_unit
@@ -48,9 +46,7 @@ class LogTrace:
         If an option names a column that is not there.
     """
 
-    def __init__(
-        self, names: Sequence[str], chunks: Iterator[Chunk | ArrowChunk], options: ReadOptions
-    ) -> None:
+    def __init__(self, names: Sequence[str], chunks: Iterator[AnyChunk], options: ReadOptions) -> None:
         self._options = options
         self._chunks = chunks
         first = next(self._chunks, None)
@@ -58,7 +54,8 @@ class LogTrace:
             raise EmptyTraceError(names[0], "is empty, expected at least one request")
         dialect = detect(first, options)
         self.report = ReadReport(dialect.name, tuple(names))
-        columns = options.keep + ((options.pool,) if options.pool is not None else ())
+        pool = options.pool or dialect.pool
+        columns = options.keep + ((pool,) if pool is not None else ())
         self._read = partial(read_chunk, dialect=dialect, columns=columns)
         self._first = (first, self._read(first, compiled=False))
         rows = [outcome for outcome in self._first[1] if isinstance(outcome, Row)]
@@ -147,5 +144,5 @@ class LogTrace:
         threads = self._options.threads or default_threads()
         yield from map_in_order(self._read_compiled, chain([chunk], self._chunks), threads)
 
-    def _read_compiled(self, chunk: Chunk | ArrowChunk) -> tuple[str, list[Outcome]]:
+    def _read_compiled(self, chunk: AnyChunk) -> tuple[str, list[Outcome]]:
         return chunk.path, self._read(chunk, compiled=True)

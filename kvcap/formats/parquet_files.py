@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 
-def read_provenance(schema: pa.Schema) -> dict[str, Any]:
-    """Return how a file came about, empty if it does not say."""
-    text = (schema.metadata or {}).get(PROVENANCE_KEY)
+def read_provenance(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
+    """Return how a file came about by its metadata, empty if it does not say."""
+    text = (metadata or {}).get(PROVENANCE_KEY)
     if text is None:
         return {}
     try:

@@ -10,23 +10,25 @@ threads, which cost nothing. So orjson reads the JSON, and the kernel the lists 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import orjson
 
 from kvcap.errors import RecordError
-from kvcap.formats.arrow_chunks import ARROW_VALUES, ArrowChunk
+from kvcap.formats.arrow_chunks import ArrowChunk
 from kvcap.formats.chunks import Chunk
+from kvcap.formats.csv_chunks import CsvChunk
 from kvcap.formats.dialect import Dialect
 from kvcap.formats.rows import PLAIN_VALUES, CutValues, FieldError, Row, Skip, Values, show
 
+AnyChunk = Chunk | ArrowChunk | CsvChunk
 Outcome = Row | Skip | RecordError
 _WHITESPACE = b" \t\r\n"
 
 
 def read_chunk(
-    chunk: Chunk | ArrowChunk, dialect: Dialect, columns: tuple[str, ...], *, compiled: bool
+    chunk: AnyChunk, dialect: Dialect, columns: tuple[str, ...], *, compiled: bool
 ) -> list[Outcome]:
     """Return what every record of a chunk comes to, in order.
 
@@ -43,11 +45,8 @@ def read_chunk(
         ways give the same rows and errors.
     """
     outcomes: list[Outcome] = []
-    if isinstance(chunk, ArrowChunk):
-        for line, record in chunk.records():
-            error = _read_record(record, ARROW_VALUES, dialect, columns, line, outcomes)
-            if error is not None:
-                outcomes.append(RecordError(chunk.path, line, error.field, error.reason))
+    if not isinstance(chunk, Chunk):
+        _read_decoded(chunk.path, chunk.records(), chunk.values, dialect, columns, outcomes)
         return outcomes
     if compiled and dialect.decode is None and dialect.kind != "request_json" and not chunk.is_document:
         for line, text, record, values in _cut_records(chunk):
@@ -56,18 +55,29 @@ def read_chunk(
             _read_line(text, dialect, columns, line, chunk.path, outcomes)
         return outcomes
     if chunk.is_document:
-        for line, record in _document_records(chunk):
-            if isinstance(record, RecordError):
-                outcomes.append(record)
-                continue
-            error = _read_record(record, PLAIN_VALUES, dialect, columns, line, outcomes)
-            if error is not None:
-                outcomes.append(RecordError(chunk.path, line, error.field, error.reason))
+        _read_decoded(chunk.path, _document_records(chunk), PLAIN_VALUES, dialect, columns, outcomes)
         return outcomes
     for line, text in enumerate(chunk.data.split(b"\n")[:-1], chunk.first_line):
         if text.strip():
             _read_line(text, dialect, columns, line, chunk.path, outcomes)
     return outcomes
+
+
+def _read_decoded(
+    path: str,
+    records: Iterable[tuple[int, Any]],
+    values: Values,
+    dialect: Dialect,
+    columns: tuple[str, ...],
+    outcomes: list[Outcome],
+) -> None:
+    """Read records that are decoded already; one that could not be is an error in its place."""
+    for line, record in records:
+        error = record if isinstance(record, FieldError) else None
+        if error is None:
+            error = _read_record(record, values, dialect, columns, line, outcomes)
+        if error is not None:
+            outcomes.append(RecordError(path, line, error.field, error.reason))
 
 
 def decode_line(text: bytes) -> Any:
@@ -144,7 +154,7 @@ def _document_records(chunk: Chunk) -> Iterator[tuple[int, Any]]:
     try:
         document = decode_line(chunk.data)
     except FieldError as error:
-        yield 1, RecordError(chunk.path, 1, error.field, error.reason)
+        yield 1, error
         return
     if isinstance(document, list) and document and all(isinstance(item, dict) for item in document):
         yield from enumerate(document, 1)

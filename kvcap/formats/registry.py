@@ -5,7 +5,50 @@ from __future__ import annotations
 from typing import Final
 
 from kvcap.formats.dialect import Dialect
+from kvcap.formats.dynamo import DYNAMO
+from kvcap.formats.gateways import AIBRIX, EXPORT, LITELLM, SAGEMAKER
 from kvcap.formats.hash_ids import HASH_IDS
+from kvcap.formats.kv_cache_tester import KV_CACHE_TESTER
+from kvcap.formats.lmcache import LMCACHE_LOOKUPS, LMCACHE_TEXT
+from kvcap.formats.minimal_sessions import MINIMAL_SESSIONS
+from kvcap.formats.mooncake import MOONCAKE, MOONCAKE_AGENTIC, MOONCAKE_SESSIONS
+from kvcap.formats.openai import OPENAI_BATCH, OPENAI_REQUESTS
+from kvcap.formats.otel import OTEL
+from kvcap.formats.qwen_bailian import QWEN_BAILIAN
+from kvcap.formats.ragpulse import RAGPULSE
+from kvcap.formats.sglang import SGLANG, SGLANG_LINES, SGLANG_TEXT
+from kvcap.formats.tair import TAIR, TAIR_EVENTS
 from kvcap.formats.token_ids import TOKEN_IDS
+from kvcap.formats.unusable import BATCH_OUTPUT, KV_EVENTS, LENGTHS
+from kvcap.formats.vllm import VLLM
 
-DIALECTS: Final[tuple[Dialect, ...]] = (HASH_IDS, TOKEN_IDS)
+DIALECTS: Final[tuple[Dialect, ...]] = (
+    MOONCAKE_AGENTIC,
+    MOONCAKE_SESSIONS,
+    QWEN_BAILIAN,
+    MOONCAKE,
+    RAGPULSE,
+    KV_CACHE_TESTER,
+    MINIMAL_SESSIONS,
+    DYNAMO,
+    LMCACHE_LOOKUPS,
+    TAIR,
+    TAIR_EVENTS,
+    HASH_IDS,
+    KV_EVENTS,
+    SGLANG,
+    SGLANG_LINES,
+    VLLM,
+    TOKEN_IDS,
+    BATCH_OUTPUT,
+    OPENAI_BATCH,
+    LITELLM,
+    SAGEMAKER,
+    OTEL,
+    AIBRIX,
+    LMCACHE_TEXT,
+    SGLANG_TEXT,
+    EXPORT,
+    OPENAI_REQUESTS,
+    LENGTHS,
+)

@@ -7,7 +7,9 @@ field by raising :class:`FieldError`; whoever knows the file and the line makes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -37,6 +39,11 @@ class Ids:
 
     values: NDArray[np.uint64]
     flags: int = 0
+
+    @classmethod
+    def empty(cls) -> Ids:
+        """Return no integers."""
+        return cls(np.empty(0, dtype=np.uint64))
 
 
 @dataclass(slots=True)
@@ -168,7 +175,7 @@ def _flags(least: int, most: int) -> int:
 
 def _from_python(value: list[int]) -> Ids:
     if not value:
-        return Ids(np.empty(0, dtype=np.uint64))
+        return Ids.empty()
     least, most = min(value), max(value)
     flags = _flags(least, most)
     if least < 0 and most > INT64_MAX:
@@ -176,6 +183,12 @@ def _from_python(value: list[int]) -> Ids:
     if least < 0:
         return Ids(np.array(value, dtype=np.int64).view(np.uint64), flags)
     return Ids(np.array(value, dtype=np.uint64), flags)
+
+
+def usual_weights(count: int, input_length: int, block_size: int) -> NDArray[np.uint64]:
+    """Return the tokens of each block of a request: all full, the last one with what is left, at least 1."""
+    left = input_length - block_size * np.arange(count, dtype=np.int64)
+    return np.clip(left, 1, block_size).astype(np.uint64)
 
 
 def show(value: Any) -> str:
@@ -229,6 +242,50 @@ def optional_text(record: Mapping[str, Any], *fields: str) -> str | None:
                 return str(value)
             raise FieldError(field, f"is {show(value)}, expected a string")
     return None
+
+
+def optional_number(record: Mapping[str, Any], field: str) -> int | float | None:
+    """Return a finite number from 0, or None where the field is absent or null."""
+    value = record.get(field)
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not 0 <= value < math.inf:
+        raise FieldError(field, f"is {show(value)}, expected a number from 0")
+    return value  # type: ignore[no-any-return]
+
+
+def an_object(record: Any, what: str) -> dict[str, Any]:
+    """Return a record that must be an object."""
+    if type(record) is not dict:
+        raise FieldError("", f"is {show(record)}, expected an object with {what}")
+    return record
+
+
+def inner_object(record: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """Return a field that must be an object."""
+    value = record.get(field)
+    if type(value) is not dict:
+        found = show(value) if field in record else "missing"
+        raise FieldError(field, f"is {found}, expected an object")
+    return value
+
+
+def inner_list(record: Mapping[str, Any], field: str) -> list[Any]:
+    """Return a field that must be a list of values that are not all integers."""
+    value = record.get(field)
+    if type(value) is not list:
+        found = show(value) if field in record else "missing"
+        raise FieldError(field, f"is {found}, expected a list")
+    return value
+
+
+@contextmanager
+def inside(path: str) -> Iterator[None]:
+    """Put a path before the name of a field that turns out to be wrong."""
+    try:
+        yield
+    except FieldError as error:
+        raise FieldError(f"{path}.{error.field}" if error.field else path, error.reason) from None
 
 
 def required(record: Mapping[str, Any], field: str, expected: str) -> Any:

@@ -147,23 +147,35 @@ def remote_filesystem(url: str) -> tuple[Any, str]:
     TraceError
         If nobody knows the scheme.
     """
+    bare, star, pattern = url.partition("*")
+    filesystem, path = known_to_pyarrow(bare) or _known_to_fsspec(bare)
+    return filesystem, path + star + pattern
+
+
+def known_to_pyarrow(url: str) -> tuple[Any, str] | None:
+    """Return a filesystem of pyarrow's own and the path in it, or None for other schemes."""
     import pyarrow as pa
     from pyarrow import fs
 
-    bare, star, pattern = url.partition("*")
     try:
-        filesystem, path = fs.FileSystem.from_uri(bare)
+        filesystem, path = fs.FileSystem.from_uri(url)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        try:
-            import fsspec
-        except ImportError as error:
-            raise MissingExtraError(f"reading {url}", "object-stores") from error
-        try:
-            handler, path = fsspec.core.url_to_fs(bare)
-        except (ValueError, ImportError) as error:
-            raise TraceError(url, f"cannot be opened ({error})") from error
-        filesystem = fs.PyFileSystem(fs.FSSpecHandler(handler))
-    return filesystem, path + star + pattern
+        return None
+    return filesystem, path
+
+
+def _known_to_fsspec(url: str) -> tuple[Any, str]:
+    from pyarrow import fs
+
+    try:
+        import fsspec
+    except ImportError as error:
+        raise MissingExtraError(f"reading {url}", "object-stores") from error
+    try:
+        handler, path = fsspec.core.url_to_fs(url)
+    except (ValueError, ImportError) as error:
+        raise TraceError(url, f"cannot be opened ({error})") from error
+    return fs.PyFileSystem(fs.FSSpecHandler(handler)), path
 
 
 def _remote(url: str) -> Iterator[Source]:

@@ -24,10 +24,11 @@ _MAX_ROWS: Final = 1 << 17
 
 @dataclass(frozen=True)
 class Part:
-    """One file or table of a trace: its name, its schema, and how to read some of its columns."""
+    """One file or table of a trace: name, schema, how it came about, and how to read some columns."""
 
     name: str
     schema: pa.Schema
+    provenance: dict[str, Any]
     read: Callable[[list[str], list[str]], Iterator[pa.RecordBatch]]
 
 
@@ -44,10 +45,10 @@ def stored_files(sources: Sequence[Source]) -> list[Part] | None:
         if not is_parquet(source):
             raise SchemaError(source.name, "a Parquet trace, as the first input is", "something else")
         with open_parquet(source.name, source.filesystem, source.path) as file:
-            schema = file.schema_arrow
+            schema, provenance = file.schema_arrow, read_provenance(file.metadata.metadata)
         if not parts and not _is_trace(source.name, schema):
             return None
-        parts.append(Part(source.name, schema, partial(_read_file, source)))
+        parts.append(Part(source.name, schema, provenance, partial(_read_file, source)))
     return parts
 
 
@@ -55,7 +56,13 @@ def stored_table(table: pa.Table) -> Part | None:
     """Return a table that is a trace of kvcap, or None."""
     if not _is_trace("table", table.schema):
         return None
-    return Part("table", table.schema, lambda columns, _: iter(table.select(columns).to_batches(_MAX_ROWS)))
+    provenance = read_provenance(table.schema.metadata)
+    return Part(
+        "table",
+        table.schema,
+        provenance,
+        lambda columns, _: iter(table.select(columns).to_batches(_MAX_ROWS)),
+    )
 
 
 def _is_trace(name: str, schema: pa.Schema) -> bool:
@@ -96,7 +103,7 @@ class StoredTrace:
         self._options = options
         self.report = ReadReport("trace", tuple(part.name for part in parts))
         self.schema, self.kind = _target_schema(parts[0], options)
-        self.chained = len(parts) == 1 and bool(read_provenance(parts[0].schema).get("chained"))
+        self.chained = len(parts) == 1 and bool(parts[0].provenance.get("chained"))
         for part in parts:
             for field in self.schema:
                 if field.name not in part.schema.names:

@@ -76,3 +76,18 @@ def hits_at(curve: Curve, capacity_blocks: Int64Array) -> tuple[Int64Array, Int6
         curve.hit_blocks[corner] + beyond * curve.blocks_per_capacity_block[corner],
         curve.hit_tokens[corner] + beyond * curve.tokens_per_capacity_block[corner],
     )
+
+
+def smallest_capacity(curve: Curve, hit_blocks: int) -> int | None:
+    """Return the smallest capacity that hits so many blocks, or None where none does."""
+    corner = int(np.searchsorted(curve.hit_blocks, hit_blocks))
+    if corner == curve.hit_blocks.size:
+        return None
+    if corner == 0:
+        return int(curve.capacity_blocks[0])
+    # Head-first hits jump at corners; tail-first ones climb from the corner before.
+    slope = int(curve.blocks_per_capacity_block[corner - 1])
+    if slope == 0:
+        return int(curve.capacity_blocks[corner])
+    missing = hit_blocks - int(curve.hit_blocks[corner - 1])
+    return int(curve.capacity_blocks[corner - 1]) - (-missing // slope)

@@ -148,6 +148,15 @@ def leading_parts(runs: _Runs, limit_blocks: Int64Array) -> _Runs:
     return kept._replace(blocks=np.minimum(kept.blocks, room[inside]))
 
 
+def runs_within(runs: _Runs, max_depth: int, *, tail_first: bool) -> _Runs:
+    """Return what runs have that hits at a capacity of ``max_depth`` blocks."""
+    if tail_first:
+        room = max_depth - runs.depth
+        kept = type(runs)(*(column[room > 0] for column in runs))
+        return kept._replace(blocks=np.minimum(kept.blocks, room[room > 0]))
+    return type(runs)(*(column[runs.depth_head_first < max_depth] for column in runs))
+
+
 def leading_tokens(runs: WeightedRuns, hit_blocks: Int64Array) -> int:
     """Return the tokens in the leading blocks of requests.
 

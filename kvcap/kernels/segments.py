@@ -17,6 +17,7 @@ from kvcap.kernels._jit import jit
 
 if TYPE_CHECKING:
     from kvcap.kernels.reuse_runs import ReuseRuns
+    from kvcap.kernels.run_tables import WeightedRuns
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
@@ -47,13 +48,13 @@ class SegmentPaths(NamedTuple):
 
 
 def segment_paths(
-    runs: ReuseRuns, request_blocks: Int64Array, lookup_blocks: Int64Array | None = None
+    runs: ReuseRuns | WeightedRuns, request_blocks: Int64Array, lookup_blocks: Int64Array | None = None
 ) -> SegmentPaths:
     """Return the segments of a trace, and every request's path over them, from its reuse runs.
 
     Parameters
     ----------
-    runs : ReuseRuns
+    runs : ReuseRuns or WeightedRuns
         All runs of requests 0 to n_requests - 1.
     request_blocks : int64 (n_requests,)
         Blocks that each request touches.

@@ -1,6 +1,12 @@
 """Results of a replay, and the named SQL queries over them."""
 
-from kvcap.queries.capacities import DEFAULT_CAPACITIES, ResolvedCapacity, resolve_capacities
+from kvcap.queries.capacities import (
+    DEFAULT_CAPACITIES,
+    ResolvedCapacity,
+    largest_capacity,
+    resolve_capacities,
+)
+from kvcap.queries.database import write_database
 from kvcap.queries.library import NamedQuery, QueryParameter, list_queries, load_query
 from kvcap.queries.results import Results, open_results
 from kvcap.queries.run_info import LengthCost, ModelSizing, ReadAccount, Rules, RunInfo
@@ -16,8 +22,10 @@ __all__ = [
     "Results",
     "Rules",
     "RunInfo",
+    "largest_capacity",
     "list_queries",
     "load_query",
     "open_results",
     "resolve_capacities",
+    "write_database",
 ]

@@ -45,39 +45,67 @@ def resolve_capacities(text: str | None, run: RunInfo) -> tuple[ResolvedCapacity
     Raises
     ------
     UsageError
-        If a size does not parse, or is in bytes for a run that does not know its bytes per token.
+        If a size does not parse, is in bytes for a run that does not know its bytes per token, or is above
+        the bound of the run.
     """
     if text is None and run.block_bytes is None:
-        return _block_grid(run.distinct_blocks)
+        return _within(_block_grid(run.distinct_blocks), run)
     if text == POWERS_OF_TWO:
         text = ",".join(f"{size}GiB" for size in _POWERS_OF_TWO_GIB)
     parts = [part for part in (text or DEFAULT_CAPACITIES).split(",") if part.strip()]
     if not parts:
         raise UsageError("--capacities is empty, expected sizes such as 640GiB,2TiB")
-    resolved = {part.strip(): _resolve(part, run) for part in parts}
-    return tuple(resolved.values())
+    resolved = tuple({part.strip(): _resolve(part, run) for part in parts}.values())
+    within = _within(resolved, run)
+    if text is not None and len(within) < len(resolved):
+        above = next(capacity for capacity in resolved if capacity not in within)
+        raise UsageError(
+            f"--capacities {above.label} is above the --max-capacity of this run, "
+            f"{largest_capacity(run).label}, beyond which nothing is known"
+        )
+    return within
+
+
+def largest_capacity(run: RunInfo) -> ResolvedCapacity:
+    """Return unlimited storage, or what a run is bounded to where something lies beyond that."""
+    bound = run.bound_blocks
+    if bound is None:
+        return ResolvedCapacity("unlimited", run.distinct_blocks, None)
+    if run.block_bytes is None:
+        return ResolvedCapacity(f"{bound:,} blocks", bound, None)
+    return ResolvedCapacity(format_size(bound * run.block_bytes), bound, bound * run.block_bytes)
+
+
+def _within(capacities: tuple[ResolvedCapacity, ...], run: RunInfo) -> tuple[ResolvedCapacity, ...]:
+    bound = run.bound_blocks
+    return tuple(capacity for capacity in capacities if bound is None or capacity.blocks <= bound)
 
 
 def _resolve(text: str, run: RunInfo) -> ResolvedCapacity:
     capacity = parse_capacity(text, "--capacities")
-    blocks = _in_blocks(capacity, run)
+    blocks = in_blocks(capacity, run)
     if capacity.unit == "bytes":
-        return ResolvedCapacity(format_size(int(capacity.amount)), blocks, int(capacity.amount))
+        return ResolvedCapacity(capacity_label(capacity), blocks, int(capacity.amount))
     size_bytes = None if run.block_bytes is None else blocks * run.block_bytes
-    return ResolvedCapacity(f"{int(capacity.amount):,} {capacity.unit}", blocks, size_bytes)
+    return ResolvedCapacity(capacity_label(capacity), blocks, size_bytes)
 
 
-def _in_blocks(capacity: Capacity, run: RunInfo) -> int:
-    if capacity.unit == "blocks":
-        return int(capacity.amount)
-    if capacity.unit == "tokens":
-        return int(capacity.amount / run.block_size)
-    if run.block_bytes is None:
-        raise UsageError(
-            "--capacities in bytes need --kv-bytes-per-token; without it give blocks or tokens, "
-            "such as 5000blocks or 2.5Mtokens"
-        )
-    return int(capacity.amount / run.block_bytes)
+def capacity_label(capacity: Capacity) -> str:
+    """Return what to call a capacity, in the unit that it was given in."""
+    if capacity.unit == "bytes":
+        return format_size(int(capacity.amount))
+    return f"{int(capacity.amount):,} {capacity.unit}"
+
+
+def in_blocks(capacity: Capacity, run: RunInfo) -> int:
+    """Return the whole blocks of a run that a capacity holds.
+
+    Raises
+    ------
+    UsageError
+        If it is in bytes and the run does not know its bytes per token.
+    """
+    return capacity.in_blocks("a capacity", run.block_size, run.block_bytes)
 
 
 def _block_grid(distinct_blocks: int) -> tuple[ResolvedCapacity, ...]:

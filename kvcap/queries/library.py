@@ -6,8 +6,14 @@ A header is comment lines in this order; a purpose or list may go on over furthe
     -- reads: tables
     -- parameters: $name (what it is, default VALUE), $other (what it is)
     -- returns: column TYPE, ...
+    -- example: -p name=VALUE
+    --     rows as the command line prints them
 
 A parameter without a default must be given. Values are passed as text and cast by the query itself.
+
+In SQL text every query is a table macro of its name, ``FROM tiers(tiers := '640GiB, 2TiB')``, and one
+whose parameters all have defaults is a view as well, ``FROM by_hour``. So that a macro's parameters never
+stand for columns, a query qualifies a column that is called like one of its parameters.
 """
 
 from __future__ import annotations
@@ -22,9 +28,11 @@ from kvcap.errors import UsageError
 
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 _PARAMETER: Final = re.compile(r"\$(?P<name>\w+)\s*\((?P<text>[^)]*)\)")
+_PLACEHOLDER: Final = re.compile(r"\$(\w+)")
 _DEFAULT: Final = re.compile(r"(?P<what>.*?),?\s*default\s+(?P<default>.+)\Z", re.DOTALL)
+_INDENT: Final = "    "
 SETUP_NAME: Final = "_setup"
-"""The file with the macros that every connection gets; not a query."""
+"""The file with the macros and views that every connection gets; not a query."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +46,41 @@ class QueryParameter:
 
 @dataclass(frozen=True)
 class NamedQuery:
-    """A query of ``sql/``, with what its header says."""
+    """A query of ``sql/``, with what its header says.
+
+    Attributes
+    ----------
+    header
+        The whole header, without the comment marks.
+    example
+        What ``kvcap sql`` was given after ``--query NAME``, and the lines that it printed.
+    sql
+        The SELECT, with ``$name`` for parameters.
+    """
 
     name: str
     purpose: str
     reads: str
     parameters: tuple[QueryParameter, ...]
     returns: str
+    header: str
+    example: tuple[str, ...]
     sql: str
+
+    @property
+    def macro_sql(self) -> str:
+        """The statements that make it a table macro, and a view where every parameter has a default."""
+        parameters = [
+            parameter.name
+            if parameter.default is None
+            else f"{parameter.name} := {_quoted(parameter.default)}"
+            for parameter in sorted(self.parameters, key=lambda parameter: parameter.default is not None)
+        ]
+        body = _PLACEHOLDER.sub(r"\1", self.sql)
+        macro = f"CREATE MACRO {self.name}({', '.join(parameters)}) AS TABLE\n{body};\n"
+        if any(parameter.default is None for parameter in self.parameters):
+            return macro
+        return f"{macro}CREATE VIEW {self.name} AS FROM {self.name}();\n"
 
     def bind(self, values: dict[str, str]) -> dict[str, str]:
         """Return a value for every parameter.
@@ -101,30 +136,37 @@ def load_query(name: str) -> NamedQuery:
 
 
 def setup_sql() -> str:
-    """Return the macros that every connection gets."""
+    """Return the macros and views that every connection gets."""
     return (sql_directory() / f"{SETUP_NAME}.sql").read_text(encoding="utf-8")
 
 
 def _parse(name: str, text: str) -> NamedQuery:
-    header: dict[str, str] = {}
-    label = ""
     lines = text.splitlines()
     n_header = next((i for i, line in enumerate(lines) if not line.startswith("--")), len(lines))
-    for line in lines[:n_header]:
-        content = line.removeprefix("--").strip()
-        match = re.match(rf"({re.escape(name)}|reads|parameters|returns|example):\s*", content)
+    header = [line.removeprefix("--").removeprefix(" ") for line in lines[:n_header]]
+    sections: dict[str, list[str]] = {}
+    label = ""
+    for line in header:
+        match = re.match(rf"({re.escape(name)}|reads|parameters|returns|example):\s*", line)
         if match:
             label = match[1]
-            content = content[match.end() :]
-        header[label] = f"{header.get(label, '')} {content}".strip()
+            line = line[match.end() :]
+        sections.setdefault(label, []).append(line)
+    joined = {key: " ".join(part.strip() for part in parts) for key, parts in sections.items()}
     return NamedQuery(
         name=name,
-        purpose=header[name],
-        reads=header["reads"],
-        parameters=_parse_parameters(header.get("parameters", "")),
-        returns=header["returns"],
+        purpose=joined[name],
+        reads=joined["reads"],
+        parameters=_parse_parameters(joined["parameters"]),
+        returns=joined["returns"],
+        header="\n".join(header),
+        example=tuple(line.removeprefix(_INDENT) for line in sections.get("example", [])),
         sql="\n".join(lines[n_header:]).strip(),
     )
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _parse_parameters(text: str) -> tuple[QueryParameter, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from kvcap.errors import QueryError, SchemaError
-from kvcap.queries.library import load_query, setup_sql
+from kvcap.queries.library import NamedQuery, list_queries, load_query, setup_sql
 from kvcap.queries.run_info import RunInfo
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ class Results:
     """The tables of one replay behind a DuckDB connection.
 
     Views: ``requests``, ``reuse_runs``, ``curve``, ``run`` (one row with the definitions in force); and
-    where they were asked for ``policies``, ``policy_requests`` and ``trace``. Close it, or use it as a
-    context manager.
+    where they were asked for ``policies``, ``policy_requests`` and ``trace``; beside them the macros of
+    ``sql/_setup.sql``, and every named query under its name. Close it, or use it as a context manager.
 
     Parameters
     ----------
@@ -52,6 +53,7 @@ class Results:
                 self._connection.register(name, table)
         self._connection.register("run", _run_table(run))
         self._connection.execute(setup_sql())
+        self._unnamed = {query.name: query for query in list_queries()}
 
     def __enter__(self) -> Results:
         return self
@@ -78,13 +80,16 @@ class Results:
         return self.sql(f"FROM {name}")
 
     def sql(self, text: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
-        """Run SQL over the views and return its rows.
+        """Run SQL over the views and the named queries, and return its rows.
 
         Raises
         ------
         QueryError
             If it does not parse or run.
         """
+        # Binding every query takes longer than most answers: only those that the text names are created.
+        for query in self._named_in(text):
+            self._connection.execute(query.macro_sql)
         return self._execute(text, text, parameters)
 
     def query(self, name: str, **parameters: object) -> pa.Table:
@@ -100,6 +105,10 @@ class Results:
         query = load_query(name)
         bound = query.bind({key: str(value) for key, value in parameters.items()})
         return self._execute(query.name, query.sql, bound)
+
+    def _named_in(self, text: str) -> list[NamedQuery]:
+        words = set(re.findall(r"\w+", text.lower()))
+        return [self._unnamed.pop(name) for name in words & self._unnamed.keys()]
 
     def _execute(self, label: str, text: str, parameters: Mapping[str, Any] | None) -> pa.Table:
         try:
@@ -140,6 +149,10 @@ def open_results(directory: str | Path) -> Results:
 def _run_table(run: RunInfo) -> pa.Table:
     columns = {}
     for name, value in run.scalars().items():
-        arrow_type = pa.int64() if name == "block_bytes" else _RUN_TYPES.get(type(value), pa.string())
+        arrow_type = (
+            pa.int64()
+            if name in ("block_bytes", "max_capacity_blocks")
+            else _RUN_TYPES.get(type(value), pa.string())
+        )
         columns[name] = pa.array([value], arrow_type)
     return pa.table(columns)

@@ -131,6 +131,12 @@ class RunInfo:
         What was added to plain prefix caching, and what was simulated.
     reading
         The reader's account.
+    max_capacity_blocks
+        Capacity up to which results are exact; None for all.
+    beyond_blocks, forgotten_blocks
+        Accesses whose block was last used deeper than that, as far as it was remembered, and blocks
+        that were forgotten, each of which may be one such access more. Such accesses count among the
+        distinct blocks.
     """
 
     kvcap_version: str
@@ -154,6 +160,14 @@ class RunInfo:
     largest_request_blocks: int
     rules: Rules
     reading: ReadAccount
+    max_capacity_blocks: int | None = None
+    beyond_blocks: int = 0
+    forgotten_blocks: int = 0
+
+    @property
+    def bound_blocks(self) -> int | None:
+        """The capacity beyond which nothing is known, or None where nothing lies beyond."""
+        return self.max_capacity_blocks if self.beyond_blocks or self.forgotten_blocks else None
 
     @property
     def target(self) -> Fraction:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,11 +16,11 @@ import pyarrow as pa
 from kvcap._version import __version__
 from kvcap.blocks import DEFAULT_PARTIAL_BLOCK, UNKNOWN_TOKENS, BlockKeyer, BlockOptions
 from kvcap.errors import EmptyTraceError, TraceError, UsageError
-from kvcap.kernels.run_tables import leading_parts
+from kvcap.kernels.run_tables import leading_parts, runs_within
 from kvcap.queries import ReadAccount, Results, Rules, RunInfo, resolve_capacities
 from kvcap.replay.options import ReplayOptions
 from kvcap.replay.policies import lookup_limits, policy_tables
-from kvcap.replay.sizing import bytes_per_token, decimal_text
+from kvcap.replay.sizing import bytes_per_token, decimal_text, max_capacity_blocks
 from kvcap.replay.stream import StreamedTrace, stream
 from kvcap.replay.tables import curve_table, requests_table, reuse_runs_table
 
@@ -75,6 +76,27 @@ def _replayed(
     progress: Callable[[int], None] | None,
 ) -> tuple[RunInfo, dict[str, pa.Table]]:
     """Return the metadata and the tables of a replay."""
+    batches = _observed(trace, directory, progress, pool_column)
+    streamed = stream(
+        batches, trace.schema, block_keyer(trace, options), partial(max_capacity_blocks, options)
+    )
+    if streamed.blocks.size == 0:
+        raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
+    streamed, beyond_blocks = _within_bound(streamed, tail_first=options.touch_order == "tail-first")
+    run = replace(_run_info(trace, streamed, options, pool_column), beyond_blocks=beyond_blocks)
+    return run, _tables(streamed, options, run)
+
+
+def _within_bound(streamed: StreamedTrace, *, tail_first: bool) -> tuple[StreamedTrace, int]:
+    """Return a trace without runs deeper than its bound, and how many blocks they held."""
+    if streamed.max_depth is None:
+        return streamed, 0
+    runs = runs_within(streamed.runs, streamed.max_depth, tail_first=tail_first)
+    return replace(streamed, runs=runs), int(streamed.runs.blocks.sum() - runs.blocks.sum())
+
+
+def block_keyer(trace: Trace, options: ReplayOptions) -> BlockKeyer:
+    """Return what keys the blocks of a trace."""
     blocks = BlockOptions(
         block_size=options.block_size,
         coarsen=options.coarsen,
@@ -83,12 +105,7 @@ def _replayed(
         chunk_tokens=options.chunk_tokens,
         output_blocks=options.output_blocks,
     )
-    batches = _observed(trace, directory, progress, pool_column)
-    streamed = stream(batches, trace.schema, BlockKeyer(blocks, chained=trace.chained))
-    if streamed.blocks.size == 0:
-        raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
-    run = _run_info(trace, streamed, options, pool_column)
-    return run, _tables(streamed, options, run)
+    return BlockKeyer(blocks, chained=trace.chained)
 
 
 def _observed(
@@ -167,6 +184,8 @@ def _run_info(
         largest_request_blocks=int(streamed.blocks.max()),
         rules=_rules(options, streamed),
         reading=_account(trace.report),
+        max_capacity_blocks=streamed.max_depth,
+        forgotten_blocks=streamed.forgotten_blocks,
     )
 
 

@@ -74,6 +74,9 @@ class ReplayOptions:
         ``drop`` takes a request that is larger than a capacity out of the stream there.
     request_hits
         Whether to keep every request's hits in every simulation.
+    max_capacity
+        The largest capacity of interest, such as ``64TiB``: what was last used deeper than that is
+        forgotten, so that memory is bounded. Capacities up to it stay exact.
     """
 
     kv_bytes_per_token: Fraction | None = None
@@ -96,6 +99,7 @@ class ReplayOptions:
     reserve_blocks: int = 0
     oversize: Oversize = "keep"
     request_hits: bool = False
+    max_capacity: str | None = None
 
     def __post_init__(self) -> None:
         unknown = [policy for policy in self.policies if policy not in POLICIES]
@@ -110,3 +114,5 @@ class ReplayOptions:
             )
         if self.chunk_tokens is not None and self.coarsen != 1:
             raise UsageError("chunk tokens already say how blocks become larger, expected no coarsening")
+        if self.max_capacity is not None and (set(self.policies) - {"lru"} or self.oversize == "drop"):
+            raise UsageError("--max-capacity bounds plain LRU, expected no other policy and no oversize drop")

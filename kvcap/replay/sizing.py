@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from kvcap.errors import UsageError
 from kvcap.queries import LengthCost, ModelSizing
+from kvcap.units import parse_capacity
 
 if TYPE_CHECKING:
     from kvcap.models import ModelBytes
@@ -46,6 +49,29 @@ def bytes_per_token(
         length_costs=() if cost.is_linear else _length_costs(cost, input_tokens),
     )
     return cost.bytes_per_token(tokens), sizing
+
+
+def max_capacity_blocks(options: ReplayOptions, block_size: int) -> int | None:
+    """Return the largest capacity of interest in blocks, before any length is known.
+
+    Raises
+    ------
+    UsageError
+        If it does not parse, or is in bytes and what a token costs is unknown or depends on lengths.
+    """
+    if options.max_capacity is None:
+        return None
+    capacity = parse_capacity(options.max_capacity, "--max-capacity")
+    per_token, cost = options.kv_bytes_per_token, options.model_bytes
+    if cost is not None:
+        if capacity.unit == "bytes" and not cost.is_linear and options.estimate_tokens is None:
+            raise UsageError(
+                f"--max-capacity in bytes: {cost.model.id} is not linear in tokens, expected "
+                "--estimate-tokens with it"
+            )
+        per_token = cost.bytes_per_token(options.estimate_tokens or 1)
+    block_bytes = None if per_token is None else math.ceil(per_token * block_size)
+    return max(1, capacity.in_blocks("--max-capacity", block_size, block_bytes))
 
 
 def decimal_text(number: Fraction) -> str:

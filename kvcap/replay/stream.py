@@ -16,7 +16,7 @@ from kvcap.kernels.run_tables import WeightedRuns, split_by_weight
 from kvcap.schema import PAYLOAD_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -50,8 +50,13 @@ class StreamedTrace:
     blocks, touched_blocks, input_tokens, output_tokens : int64 (n_requests,)
         Blocks of the prompt, those with the generated ones behind it, prompt length, and generated tokens
         that take part (``UNKNOWN_TOKENS`` where the log does not say).
+    cacheable_tokens : int64 (n_requests,)
+        Sum of the weights of the prompt's blocks.
     block_size, coarsen
         Tokens of a full block, and how many blocks of the trace it is; 0 for an empty trace.
+    max_depth, forgotten_blocks
+        Depth from which blocks were forgotten (None: none), and how many; runs deeper than that are
+        incomplete. One that came back and was forgotten again counts twice.
     """
 
     runs: WeightedRuns
@@ -60,11 +65,19 @@ class StreamedTrace:
     touched_blocks: Int64Array
     input_tokens: Int64Array
     output_tokens: Int64Array
+    cacheable_tokens: Int64Array
     block_size: int
     coarsen: int
+    max_depth: int | None = None
+    forgotten_blocks: int = 0
 
 
-def stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keyer: BlockKeyer) -> StreamedTrace:
+def stream(
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    keyer: BlockKeyer,
+    max_depth_at: Callable[[int], int | None] | None = None,
+) -> StreamedTrace:
     """Replay every batch, each pool on its own stack.
 
     Parameters
@@ -75,12 +88,15 @@ def stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keyer: BlockKey
         Schema of the trace.
     keyer
         Turns them into block keys.
+    max_depth_at
+        Returns the depth from which blocks may be forgotten, from the block size.
     """
+    max_depth: int | None = None
     pools: dict[str | None, _Pool] = {}
     names = [name for name in schema.names if name not in _PAYLOAD_NAMES]
     columns: list[pa.RecordBatch] = []
     runs: list[WeightedRuns] = []
-    counts = [np.empty((4, 0), np.int64)]
+    counts = [np.empty((5, 0), np.int64)]
     block_size = coarsen = 0
     first_id = 0
     for batch in batches:
@@ -88,12 +104,23 @@ def stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keyer: BlockKey
             continue
         keyed = keyer.key(batch)
         block_size, coarsen = keyed.block_size, keyed.coarsen
-        runs.extend(_replay_batch(keyed, batch.column("pool"), first_id, pools))
+        if max_depth_at is not None and max_depth is None:
+            max_depth = max_depth_at(block_size)
+        runs.extend(_replay_batch(keyed, batch.column("pool"), first_id, pools, max_depth))
         columns.append(batch.select(names))
-        touched = np.diff(keyed.request_offsets)
-        counts.append(np.stack([keyed.prompt_blocks, touched, keyed.input_tokens, keyed.output_tokens]))
+        counts.append(
+            np.stack(
+                [
+                    keyed.prompt_blocks,
+                    np.diff(keyed.request_offsets),
+                    keyed.input_tokens,
+                    keyed.output_tokens,
+                    _cacheable_tokens(keyed),
+                ]
+            )
+        )
         first_id += batch.num_rows
-    blocks, touched_blocks, input_tokens, output_tokens = np.concatenate(counts, axis=1)
+    blocks, touched_blocks, input_tokens, output_tokens, cacheable_tokens = np.concatenate(counts, axis=1)
     return StreamedTrace(
         runs=_in_request_order(runs),
         columns=pa.Table.from_batches(columns, pa.schema([schema.field(name) for name in names])),
@@ -101,13 +128,33 @@ def stream(batches: Iterable[pa.RecordBatch], schema: pa.Schema, keyer: BlockKey
         touched_blocks=touched_blocks,
         input_tokens=input_tokens,
         output_tokens=output_tokens,
+        cacheable_tokens=cacheable_tokens,
         block_size=block_size,
         coarsen=coarsen,
+        max_depth=max_depth,
+        forgotten_blocks=sum(pool.scanner.forgotten_blocks for pool in pools.values()),
     )
 
 
+def _cacheable_tokens(keyed: KeyedRequests) -> Int64Array:
+    """Return the sum of the weights of each prompt's blocks: int64 (n_requests,)."""
+    if keyed.block_tokens is not None:
+        summed = np.concatenate([np.zeros(1, np.int64), np.cumsum(keyed.block_tokens, dtype=np.int64)])
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(keyed.prompt_blocks)])
+        explicit: Int64Array = np.diff(summed[offsets])
+        return explicit
+    filled_blocks = -(-keyed.covered_tokens // keyed.block_size)
+    # Blocks beyond what the prompt fills weigh one token each.
+    covered: Int64Array = keyed.covered_tokens + np.maximum(0, keyed.prompt_blocks - filled_blocks)
+    return covered
+
+
 def _replay_batch(
-    keyed: KeyedRequests, pool_column: pa.Array, first_id: int, pools: dict[str | None, _Pool]
+    keyed: KeyedRequests,
+    pool_column: pa.Array,
+    first_id: int,
+    pools: dict[str | None, _Pool],
+    max_depth: int | None,
 ) -> Iterable[WeightedRuns]:
     """Yield the runs of each pool's requests in one batch, with ids of the whole trace."""
     n_requests = keyed.request_offsets.size - 1
@@ -119,17 +166,17 @@ def _replay_batch(
 
     values = pc.unique(pool_column).to_pylist()
     if len(values) == 1:
-        yield _replay_pool(_pool(pools, values[0]), keyed, ids)
+        yield _replay_pool(_pool(pools, values[0], max_depth), keyed, ids)
         return
     for value in values:
         mask = pc.is_null(pool_column) if value is None else pc.equal(pool_column, value)
         chosen = np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False)).astype(np.int64)
-        yield _replay_pool(_pool(pools, value), _chosen(keyed, chosen), ids[chosen])
+        yield _replay_pool(_pool(pools, value, max_depth), _chosen(keyed, chosen), ids[chosen])
 
 
-def _pool(pools: dict[str | None, _Pool], value: str | None) -> _Pool:
+def _pool(pools: dict[str | None, _Pool], value: str | None, max_depth: int | None) -> _Pool:
     if value not in pools:
-        pools[value] = _Pool(ReuseRunScanner())
+        pools[value] = _Pool(ReuseRunScanner(max_depth))
     return pools[value]
 
 

@@ -29,6 +29,7 @@ def requests_table(
     computed = {
         "input_length": streamed.input_tokens,
         "blocks": streamed.blocks,
+        "cacheable_tokens": streamed.cacheable_tokens,
         "cold_blocks": streamed.touched_blocks - known_blocks,
         "ceiling_blocks": ceiling_blocks,
         "ceiling_tokens": ceiling_tokens,

@@ -56,7 +56,7 @@ class TokenizeOptions:
     chat_template: str | None = None
     engine_url: str | None = None
     engine_timeout_s: float = 60.0
-    engine_retries: int = 4
+    engine_retries: int = 5
     tool_call_parser: str | None = None
     multimodal: MultimodalMode = "refuse"
     trust_remote_code: bool = False

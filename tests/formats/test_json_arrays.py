@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ def cut(text: str) -> tuple[list[list[int]], list[int], list[bool]]:
     """Return arrays, flags and irregular lines of a text."""
     found = find_integer_arrays(text.encode())
     bounds = found.offsets.tolist()
-    arrays = [found.values[a:b].view(np.int64).tolist() for a, b in zip(bounds, bounds[1:], strict=False)]
+    arrays = [found.values[a:b].view(np.int64).tolist() for a, b in pairwise(bounds)]
     return arrays, found.flags.tolist(), found.irregular.tolist()
 
 

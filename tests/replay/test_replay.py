@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import prefix_forests
 
@@ -36,6 +36,7 @@ def replayed(table: pa.Table, pool: str | None = None, **options: object) -> kvc
     return kvcap.replay(table, kvcap.ReplayOptions(block_size=BLOCK, **options), reading=reading)
 
 
+@settings(max_examples=20)
 @given(requests=prefix_forests().filter(bool), capacity=st.integers(1, 20))
 def test_hit_tokens_weigh_each_hit_block_of_the_prefix(requests: list[list[int]], capacity: int) -> None:
     hits = oracles.lru_hits(oracles.chained(requests), capacity, "tail-first")
@@ -48,6 +49,7 @@ def test_hit_tokens_weigh_each_hit_block_of_the_prefix(requests: list[list[int]]
         assert {key: from_curve[key] for key in row} == row
 
 
+@settings(max_examples=20)
 @given(requests=prefix_forests().filter(bool), data=st.data())
 def test_pools_are_replayed_each_on_its_own_and_add_up(
     requests: list[list[int]], data: st.DataObject
@@ -82,6 +84,7 @@ def test_a_request_without_a_pool_is_refused(tmp_path: Path) -> None:
         kvcap.replay(stored, reading=kvcap.ReadOptions(pool="tenant"))
 
 
+@settings(max_examples=20)
 @given(requests=prefix_forests().filter(bool), percent=st.integers(0, 100))
 def test_warm_up_requests_fill_the_cache_and_are_not_measured(
     requests: list[list[int]], percent: int
@@ -97,6 +100,7 @@ def test_warm_up_requests_fill_the_cache_and_are_not_measured(
         assert row["hit_blocks"] == sum(hits[first:])
 
 
+@settings(max_examples=20)
 @given(requests=prefix_forests().filter(bool), share=st.sampled_from([1, 37, 50, 90, 99, 100]))
 def test_capacity_for_a_share_of_the_ceiling_is_the_smallest_one(
     requests: list[list[int]], share: int
@@ -114,6 +118,7 @@ def hits_at(chained: list[list[int]], capacity: int, order: str) -> int:
     return sum(oracles.lru_hits(chained, capacity, order)) if capacity else 0
 
 
+@settings(max_examples=20)
 @given(requests=prefix_forests().filter(bool), target=st.integers(1, 100))
 def test_percentiles_of_required_capacity_are_nearest_rank(requests: list[list[int]], target: int) -> None:
     depths = oracles.depths(oracles.chained(requests), "tail-first")

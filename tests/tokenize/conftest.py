@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -111,4 +112,40 @@ def tokenizer_dir(tmp_path_factory: pytest.TempPathFactory, template: Callable[[
         "chat_template": template("chatml_thinking"),
     }
     (directory / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    return directory
+
+
+QWEN2_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+    r"\s+(?!\S)|\s+"
+)
+
+
+@pytest.fixture(scope="session")
+def engine_model_dir(tokenizer_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tokenizer beside the smallest configuration that engines know."""
+    directory = tmp_path_factory.mktemp("engine") / "model"
+    shutil.copytree(tokenizer_dir, directory)
+    config = {
+        "architectures": ["Qwen2ForCausalLM"],
+        "model_type": "qwen2",
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": 512,
+        "max_position_embeddings": 32768,
+        "rms_norm_eps": 1e-6,
+        "hidden_act": "silu",
+        "torch_dtype": "bfloat16",
+    }
+    (directory / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    # For this model type, transformers takes the splits from its class and not from the file: let them agree.
+    path = directory / "tokenizer.json"
+    tokenizer = json.loads(path.read_text(encoding="utf-8"))
+    split = {"type": "Split", "pattern": {"Regex": QWEN2_SPLIT}, "behavior": "Isolated", "invert": False}
+    tokenizer["pre_tokenizer"]["use_regex"] = False
+    tokenizer["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, tokenizer["pre_tokenizer"]]}
+    path.write_text(json.dumps(tokenizer), encoding="utf-8")
     return directory

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 from kvcap.cli.options import (
     add_capacities,
     add_force,
+    add_max_capacity,
     add_model_options,
     add_output,
     add_policy_options,
@@ -21,6 +22,7 @@ from kvcap.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from kvcap.queries import Results
     from kvcap.replay import ReplayOptions
 
 HELP: Final = "Replay request logs: exact hit rates at every capacity, and what each request needed."
@@ -33,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     add_capacities(parser)
     add_policy_options(parser)
+    add_max_capacity(parser)
     add_reading_options(parser)
     add_tokenizer_options(parser)
     parser.add_argument("--out", metavar="DIR", help="keep the results as Parquet in this directory")
@@ -74,6 +77,8 @@ def run(args: argparse.Namespace) -> int:
         with results:
             write = {"table": write_text, "json": write_json, "csv": write_csv}[args.format]
             write(answer(results, omit_underfilled=args.omit_underfilled), stream)
+            if args.format == "table" and stream.isatty():
+                _print_chart(results, stream)
     return 0
 
 
@@ -84,3 +89,14 @@ def _check(args: argparse.Namespace, options: ReplayOptions) -> None:
         raise UsageError("--omit-underfilled goes with --policies or --engine")
     if args.request_hits and args.out is None:
         raise UsageError("--request-hits goes with --out")
+
+
+def _print_chart(results: Results, stream: TextIO) -> None:
+    """Print the curve, where there is one."""
+    from kvcap.analysis.traffic import load_traffic
+    from kvcap.cli.text_chart import curve_chart
+
+    traffic = load_traffic(results)
+    if traffic.ceiling_blocks.any():
+        unicode = (stream.encoding or "").lower().replace("-", "") == "utf8"
+        print("", *curve_chart(traffic, unicode=unicode), sep="\n", file=stream)

@@ -17,7 +17,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("results", nargs="?", metavar="RESULTS_DIR", help="what `kvcap replay --out` wrote")
     parser.add_argument(
-        "sql", nargs="?", metavar="SQL", help="over the views requests, reuse_runs, curve, trace and run"
+        "sql",
+        nargs="?",
+        metavar="SQL",
+        help="over the views requests, reuse_runs, curve, trace and run, and over named queries, as in "
+        "FROM tiers('640GiB, 2TiB')",
     )
     parser.add_argument("--query", metavar="NAME", help="run a named query instead")
     parser.add_argument(
@@ -28,7 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a parameter of the named query; may be given several times",
     )
-    parser.add_argument("--list", action="store_true", help="list the named queries with their parameters")
+    parser.add_argument("--shell", action="store_true", help="ask at a prompt, with history")
+    parser.add_argument(
+        "--attach",
+        metavar="FILE",
+        help="write tables, macros and named queries to this DuckDB file, for other clients",
+    )
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help="list the named queries with their parameters; with --query NAME, say all about that one",
+    )
     parser.add_argument(
         "--format",
         choices=["table", "csv", "json", "parquet"],
@@ -41,24 +55,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run SQL and print its rows."""
+    from kvcap.cli.sql_shell import FORMATS, print_queries, run_shell
     from kvcap.errors import UsageError
 
     if args.list:
-        _print_queries()
+        print_queries(args.query)
         return 0
     if args.results is None:
         raise UsageError("give a results directory, or --list")
-    if (args.sql is None) == (args.query is None):
-        raise UsageError("give either SQL or --query NAME")
+    if sum((args.sql is not None, args.query is not None, args.shell, args.attach is not None)) != 1:
+        raise UsageError("give one of SQL, --query NAME, --shell and --attach FILE")
     if args.parameter and args.query is None:
         raise UsageError("-p goes with --query")
-    if args.format == "parquet" and args.output is None:
-        raise UsageError("--format parquet needs -o FILE")
+    if args.shell and args.format not in FORMATS:
+        raise UsageError(f"--shell prints rows as {', '.join(FORMATS)}, not as {args.format}")
     parameters = dict(_parameter(text) for text in args.parameter)
 
-    from kvcap.queries import open_results
+    from kvcap.queries import open_results, write_database
 
     with open_results(args.results) as results:
+        if args.shell:
+            run_shell(results, args.format)
+            return 0
+        if args.attach is not None:
+            write_database(results, args.attach, force=args.force)
+            return 0
         table = results.query(args.query, **parameters) if args.query else results.sql(args.sql)
     _write(table, args)
     return 0
@@ -71,16 +92,6 @@ def _parameter(text: str) -> tuple[str, str]:
     if not equals or not name:
         raise UsageError(f"-p is {text!r}, expected NAME=VALUE")
     return name, value
-
-
-def _print_queries() -> None:
-    from kvcap.queries import list_queries
-
-    for query in list_queries():
-        print(f"{query.name}: {query.purpose}")
-        for parameter in query.parameters:
-            default = "required" if parameter.default is None else f"default {parameter.default}"
-            print(f"    -p {parameter.name}=...  {parameter.meaning} ({default})")
 
 
 def _write(table: pa.Table, args: argparse.Namespace) -> None:

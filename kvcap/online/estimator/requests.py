@@ -35,9 +35,12 @@ def as_ids(values: npt.ArrayLike | None, kind: RequestKind) -> Ids:
         If one is no whole number in its range, or they are no flat list.
     """
     dtype = np.dtype(np.uint32 if kind == "token_ids" else np.uint64)
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"{kind} is no flat list of whole numbers") from error
     if array.ndim != 1:
-        raise UsageError(f"{kind} is not a flat list of whole numbers")
+        raise UsageError(f"{kind} is no flat list of whole numbers")
     if array.size > 0 and array.dtype.kind not in "iu":
         raise UsageError(f"{kind} holds {array.dtype} values, expected whole numbers of up to 64 bits")
     if (

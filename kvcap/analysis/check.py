@@ -1,0 +1,113 @@
+"""Hold a replay against limits, for jobs that run every night."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from kvcap.analysis.traffic import Traffic, load_traffic
+from kvcap.errors import UsageError
+from kvcap.queries.capacities import capacity_label, in_blocks
+from kvcap.units import Capacity, format_percent, format_size
+
+if TYPE_CHECKING:
+    from kvcap.queries import Results, RunInfo
+
+P99: Final = Fraction(99, 100)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What must hold; at least one.
+
+    Parameters
+    ----------
+    max_p99
+        Largest p99 of the capacity that requests required.
+    min_hit_rate
+        Smallest block hit rate at ``capacity``.
+    min_token_hit_rate
+        Smallest token hit rate at ``capacity``.
+    capacity
+        Of each pool; None is unlimited storage.
+    min_requests
+        Fewest measured requests: a log that came in short is found out.
+    """
+
+    max_p99: Capacity | None = None
+    min_hit_rate: Fraction | None = None
+    min_token_hit_rate: Fraction | None = None
+    capacity: Capacity | None = None
+    min_requests: int | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """One limit: what was found, what is allowed, in words and as numbers."""
+
+    name: str
+    holds: bool
+    found: float
+    limit: float
+    text: str
+
+
+def check(results: Results, limits: Limits) -> tuple[Check, ...]:
+    """Return every limit with what the replay has to say about it.
+
+    Raises
+    ------
+    UsageError
+        If there is no limit, or a capacity does not fit the run.
+    """
+    traffic = load_traffic(results)
+    checks = []
+    if limits.min_requests is not None:
+        checks.append(_requests(traffic, limits.min_requests))
+    if limits.max_p99 is not None:
+        checks.append(_p99(traffic, limits.max_p99))
+    if limits.min_hit_rate is not None or limits.min_token_hit_rate is not None:
+        checks += _hit_rates(traffic, limits)
+    if not checks:
+        raise UsageError("give at least one limit, such as --max-p99 1.5TiB or --min-hit-rate 0.38")
+    return tuple(checks)
+
+
+def _requests(traffic: Traffic, least: int) -> Check:
+    found = traffic.blocks.size
+    return Check(
+        "min_requests", found >= least, found, least, f"{found:,} measured requests, at least {least:,}"
+    )
+
+
+def _p99(traffic: Traffic, most: Capacity) -> Check:
+    run = traffic.run
+    limit, found = in_blocks(most, run), traffic.percentile(P99)
+    text = f"p99 of required capacity {_size(found, run)}, at most {capacity_label(most)}"
+    return Check("max_p99", found <= limit, found, limit, text)
+
+
+def _hit_rates(traffic: Traffic, limits: Limits) -> list[Check]:
+    run = traffic.run
+    blocks = run.distinct_blocks if limits.capacity is None else in_blocks(limits.capacity, run)
+    where = "with unlimited storage" if limits.capacity is None else f"at {capacity_label(limits.capacity)}"
+    hit_blocks, hit_tokens = traffic.hits(blocks)
+    rates = (
+        ("min_hit_rate", "block", limits.min_hit_rate, hit_blocks, traffic.total_blocks),
+        ("min_token_hit_rate", "token", limits.min_token_hit_rate, hit_tokens, traffic.total_input_tokens),
+    )
+    checks = []
+    for name, what, least, hits, total in rates:
+        if least is not None:
+            found = Fraction(hits, max(1, total))
+            text = (
+                f"{what} hit rate {where} {format_percent(float(found))}, "
+                f"at least {format_percent(float(least))}"
+            )
+            checks.append(Check(name, found >= least, float(found), float(least), text))
+    return checks
+
+
+def _size(blocks: int, run: RunInfo) -> str:
+    return f"{blocks:,} blocks" if run.block_bytes is None else format_size(blocks * run.block_bytes)

@@ -1,0 +1,312 @@
+"""Deal a recorded stream to instances, replay each as its own pool, and set it beside one shared pool."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kvcap.analysis.routing.deal import Stream, deal, has_sessions, window_starts
+from kvcap.analysis.routing.options import POLICIES, Policy, RouteOptions
+from kvcap.errors import UsageError
+from kvcap.formats import ReadOptions, open_table, open_trace
+from kvcap.kernels.curve import hit_curve, hits_at, smallest_capacity
+from kvcap.kernels.dealt_runs import dealt_runs, held_blocks, weigh_runs
+from kvcap.kernels.run_tables import WeightedRuns, leading_parts
+from kvcap.kernels.segments import segment_paths
+from kvcap.replay import ReplayOptions
+from kvcap.replay.job import block_keyer, source_paths
+from kvcap.replay.policies import lookup_limits
+from kvcap.replay.sizing import bytes_per_token
+from kvcap.replay.stream import StreamedTrace
+from kvcap.replay.stream import stream as replay_stream
+from kvcap.units import parse_capacity
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from kvcap.formats import Trace
+
+Int64Array = npt.NDArray[np.int64]
+
+_CAPACITY: Final = "--capacity-per-instance"
+
+
+@dataclass(frozen=True)
+class DealtInstance:
+    """What one instance was dealt, measured requests only; computed tokens are those that did not hit."""
+
+    requests: int
+    input_tokens: int
+    computed_tokens: int
+    hit_blocks: int
+
+
+@dataclass(frozen=True)
+class RouteRow:
+    """One way of dealing to one number of instances, or (``policy`` None) one shared pool of their total.
+
+    Attributes
+    ----------
+    policy, instances
+        How, and to how many.
+    capacity_blocks
+        Size of each cache: of every instance, or of the shared pool.
+    hit_blocks, hit_tokens, block_hit_rate, token_hit_rate
+        Over the measured requests; rates are None where nothing was asked.
+    ceiling_block_hit_rate
+        With unlimited caches.
+    distinct_blocks
+        What unlimited caches would hold in the end, copies included.
+    held_blocks, different_held_blocks
+        What the caches hold after the last request, with and without copies.
+    requests_peak, input_tokens_peak, computed_tokens_peak
+        Of the busiest instance, as a multiple of the mean; None for the shared pool.
+    matching_capacity_blocks
+        Capacity per instance from which this dealing hits as many blocks as the shared pool; None where
+        none does, and for ``prefix``, which would deal otherwise at another capacity.
+    per_instance
+        Empty for the shared pool.
+    """
+
+    policy: Policy | None
+    instances: int
+    capacity_blocks: int
+    hit_blocks: int
+    hit_tokens: int
+    block_hit_rate: float | None
+    token_hit_rate: float | None
+    ceiling_block_hit_rate: float | None
+    distinct_blocks: int
+    held_blocks: int
+    different_held_blocks: int
+    requests_peak: float | None
+    input_tokens_peak: float | None
+    computed_tokens_peak: float | None
+    matching_capacity_blocks: int | None
+    per_instance: tuple[DealtInstance, ...]
+
+
+@dataclass(frozen=True)
+class RoutingAnswer:
+    """The answer of a routing what-if.
+
+    Attributes
+    ----------
+    requests, measured_requests, blocks, input_tokens
+        Of the stream, and (the last two) of its measured requests.
+    block_size, block_bytes
+        Tokens and bytes of a full block; bytes are None when unknown.
+    capacity_blocks
+        Of each instance.
+    has_load_window
+        Whether loads cover a window of time, and not all of the stream so far.
+    rows
+        Per number of instances: the shared pool, then every policy.
+    """
+
+    requests: int
+    measured_requests: int
+    blocks: int
+    input_tokens: int
+    block_size: int
+    block_bytes: int | None
+    capacity_blocks: int
+    has_load_window: bool
+    rows: tuple[RouteRow, ...]
+
+
+def route(
+    source: str | PathLike[str] | Sequence[str | PathLike[str]] | pa.Table | pl.DataFrame,
+    options: RouteOptions,
+    replay_options: ReplayOptions | None = None,
+    *,
+    reading: ReadOptions | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> RoutingAnswer:
+    """Deal one recorded stream to instances in several ways, and say what each way costs.
+
+    Parameters
+    ----------
+    source
+        As for :func:`kvcap.replay`; its pools, if it has any, are taken as one stream.
+    options
+        How to deal.
+    replay_options
+        What a block and a hit are.
+    reading
+        How to read files.
+    progress
+        Called with the number of requests so far.
+
+    Raises
+    ------
+    TraceError
+        If the log cannot be read.
+    UsageError
+        If options contradict each other or the log.
+
+    Notes
+    -----
+    The log is read once. All the rest follows from its prefix segments, at O(steps) for each way of dealing
+    and O(steps * instances) for ``prefix``.
+    """
+    replay_options = replay_options or ReplayOptions()
+    reading = reading or ReadOptions(block_size=replay_options.block_size)
+    if reading.pool is not None:
+        raise UsageError("routing deals one stream to instances, expected no --pool")
+    paths = source_paths(source)
+    trace = open_table(source, reading) if paths is None else open_trace(paths, reading)
+    try:
+        streamed = _streamed(trace, replay_options, progress)
+    finally:
+        trace.close()
+    return _Comparison(streamed, options, replay_options).answer()
+
+
+def _streamed(trace: Trace, options: ReplayOptions, progress: Callable[[int], None] | None) -> StreamedTrace:
+    if trace.kind == "request_json":
+        raise UsageError("this log holds text: run `kvcap tokenize` first")
+    return replay_stream(_one_stream(trace, progress), trace.schema, block_keyer(trace, options))
+
+
+def _one_stream(trace: Trace, progress: Callable[[int], None] | None) -> Iterator[pa.RecordBatch]:
+    index = trace.schema.get_field_index("pool")
+    n_requests = 0
+    for batch in trace.batches():
+        yield batch.set_column(index, trace.schema.field(index), pa.nulls(batch.num_rows, pa.string()))
+        n_requests += batch.num_rows
+        if progress is not None:
+            progress(n_requests)
+
+
+class _Comparison:
+    """One stream, and every way of dealing it."""
+
+    def __init__(self, streamed: StreamedTrace, options: RouteOptions, replay_options: ReplayOptions) -> None:
+        self._streamed = streamed
+        self._options = options
+        self._tail_first = replay_options.touch_order == "tail-first"
+        self._limits = lookup_limits(streamed, replay_options)
+        n_requests = streamed.blocks.size
+        self._warm_up = math.floor(n_requests * replay_options.warm_up)
+        self._blocks = int(streamed.blocks[self._warm_up :].sum())
+        self._input_tokens = int(streamed.input_tokens[self._warm_up :].sum())
+        per_token, _ = bytes_per_token(replay_options, streamed.input_tokens)
+        self._block_bytes = None if per_token is None else math.ceil(per_token * streamed.block_size)
+        self._capacity = parse_capacity(options.capacity_per_instance, _CAPACITY).in_blocks(
+            _CAPACITY, streamed.block_size, self._block_bytes
+        )
+        self._stream = Stream(
+            segment_paths(streamed.runs, streamed.touched_blocks),
+            streamed.input_tokens,
+            window_starts(streamed.columns.column("timestamp"), options),
+            streamed.columns.column("session_id"),
+            self._capacity,
+            self._tail_first,
+        )
+
+    def answer(self) -> RoutingAnswer:
+        """Return every row."""
+        policies = self._options.policies or [
+            policy for policy in POLICIES if policy != "session" or has_sessions(self._stream)
+        ]
+        rows = []
+        for n_instances in self._options.instances:
+            shared = self._shared_row(n_instances)
+            rows.append(shared)
+            rows += [self._row(policy, n_instances, shared.hit_blocks) for policy in policies]
+        n_requests = self._streamed.blocks.size
+        return RoutingAnswer(
+            requests=n_requests,
+            measured_requests=n_requests - self._warm_up,
+            blocks=self._blocks,
+            input_tokens=self._input_tokens,
+            block_size=self._streamed.block_size,
+            block_bytes=self._block_bytes,
+            capacity_blocks=self._capacity,
+            has_load_window=bool(self._stream.window_starts.any()),
+            rows=tuple(rows),
+        )
+
+    def _shared_row(self, n_instances: int) -> RouteRow:
+        together = np.zeros(self._streamed.blocks.size, np.int32)
+        return self._measure(None, n_instances, n_instances * self._capacity, together, self._streamed.runs)
+
+    def _row(self, policy: Policy, n_instances: int, shared_hit_blocks: int) -> RouteRow:
+        dealt = deal(self._stream, policy, n_instances, self._options)
+        runs = weigh_runs(dealt_runs(self._stream.paths, dealt), self._streamed.runs)
+        matching = None if policy == "prefix" else shared_hit_blocks
+        return self._measure(policy, n_instances, self._capacity, dealt, runs, matching)
+
+    def _measure(
+        self,
+        policy: Policy | None,
+        n_instances: int,
+        capacity: int,
+        dealt: npt.NDArray[np.int32],
+        runs: WeightedRuns,
+        matching_hit_blocks: int | None = None,
+    ) -> RouteRow:
+        measured = leading_parts(
+            WeightedRuns(*(column[runs.request >= self._warm_up] for column in runs)), self._limits
+        )
+        curve = hit_curve(measured, tail_first=self._tail_first)
+        blocks, tokens = hits_at(curve, np.array([capacity]))
+        held, different = held_blocks(self._stream.paths, dealt, capacity, tail_first=self._tail_first)
+        per_instance = () if policy is None else self._instances(dealt, measured, n_instances)
+        return RouteRow(
+            policy=policy,
+            instances=n_instances,
+            capacity_blocks=capacity,
+            hit_blocks=int(blocks[0]),
+            hit_tokens=int(tokens[0]),
+            block_hit_rate=_share(int(blocks[0]), self._blocks),
+            token_hit_rate=_share(int(tokens[0]), self._input_tokens),
+            ceiling_block_hit_rate=_share(int(measured.blocks.sum()), self._blocks),
+            distinct_blocks=int(self._streamed.touched_blocks.sum() - runs.blocks.sum()),
+            held_blocks=held,
+            different_held_blocks=different,
+            requests_peak=_peak([instance.requests for instance in per_instance]),
+            input_tokens_peak=_peak([instance.input_tokens for instance in per_instance]),
+            computed_tokens_peak=_peak([instance.computed_tokens for instance in per_instance]),
+            matching_capacity_blocks=None
+            if matching_hit_blocks is None
+            else smallest_capacity(curve, matching_hit_blocks),
+            per_instance=per_instance,
+        )
+
+    def _instances(
+        self, dealt: npt.NDArray[np.int32], runs: WeightedRuns, n_instances: int
+    ) -> tuple[DealtInstance, ...]:
+        """Return what each instance was dealt, at the capacity asked for."""
+        if self._tail_first:
+            hits = np.clip(self._capacity - runs.depth, 0, runs.blocks)
+        else:
+            hits = np.where(runs.depth_head_first < self._capacity, runs.blocks, 0)
+        measured = dealt[self._warm_up :]
+        requests = np.bincount(measured, minlength=n_instances)
+        tokens, hit_blocks, hit_tokens = (np.zeros(n_instances, np.int64) for _ in range(3))
+        np.add.at(tokens, measured, self._streamed.input_tokens[self._warm_up :])
+        np.add.at(hit_blocks, dealt[runs.request], hits)
+        np.add.at(hit_tokens, dealt[runs.request], hits * runs.tokens_per_block)
+        return tuple(
+            DealtInstance(*(int(value) for value in values))
+            for values in zip(requests, tokens, tokens - hit_tokens, hit_blocks, strict=True)
+        )
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _peak(values: list[int]) -> float | None:
+    """Return the largest of some values as a multiple of their mean."""
+    total = sum(values)
+    return max(values) * len(values) / total if total else None

@@ -1,0 +1,55 @@
+"""``kvcap report``: one HTML file to read and to forward."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Final
+
+from kvcap.cli.commands.plan import add_plan_options, plan_options
+from kvcap.cli.options import add_force, add_output
+
+if TYPE_CHECKING:
+    from kvcap.report import Page
+
+HELP: Final = "Write a report with charts: one HTML file that opens offline."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("results", metavar="RESULTS_DIR", help="what `kvcap replay --out` wrote")
+    add_plan_options(parser)
+    parser.add_argument("--title", metavar="TEXT", help="what was replayed (default: the names of the logs)")
+    parser.add_argument("--png", metavar="DIR", help="also write each chart as PNG into this directory")
+    add_output(parser, "write the report to this file (default: stdout)")
+    add_force(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the report."""
+    options = plan_options(args)
+
+    from kvcap.analysis.report import report
+    from kvcap.cli.output import text_output
+    from kvcap.queries import open_results
+    from kvcap.report import render
+
+    with open_results(args.results) as results:
+        page = report(results, options, title=args.title)
+    with text_output(args.output, force=args.force) as stream:
+        stream.write(render(page))
+    if args.png is not None:
+        _write_png(page, args.png)
+    return 0
+
+
+def _write_png(page: Page, directory: str) -> None:
+    from pathlib import Path
+
+    from kvcap.report import chart_png
+
+    target = Path(directory)
+    target.mkdir(parents=True, exist_ok=True)
+    for section in page.sections:
+        for chart in section.charts:
+            name = "_".join(chart.title.lower().split())
+            (target / f"{name}.png").write_bytes(chart_png(chart))

@@ -1,0 +1,71 @@
+"""A small chart of the hit-rate curve for terminals."""
+
+from __future__ import annotations
+
+from math import ceil, floor, log
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kvcap.kernels.curve import hits_at
+
+if TYPE_CHECKING:
+    from kvcap.analysis.traffic import Traffic
+
+COLUMNS: Final = 64
+ROWS: Final = 8
+SMALLEST_SHARE_OF_AXIS: Final = 1024
+"""The capacity axis begins at about this part of its end, or at one block."""
+
+_EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
+_COARSE: Final = "    #####"
+_MARGIN: Final = 8
+_LABEL_WIDTH: Final = 10
+
+
+def curve_chart(traffic: Traffic, *, unicode: bool = True) -> list[str]:
+    """Return block hit rate over capacity as lines of text.
+
+    Parameters
+    ----------
+    traffic
+        What was measured; with a block looked up.
+    unicode
+        Whether eighths of a character can be drawn; else columns are of ``#``.
+    """
+    base, low, high = _axis_powers(traffic)
+    size = traffic.run.block_bytes or 1
+    capacities = (float(base) ** np.linspace(low, high, COLUMNS) / size).astype(np.int64)
+    hit_blocks, _ = hits_at(traffic.curve, capacities)
+    top = max(1, int(traffic.ceiling_blocks.sum()))
+    eighths = hit_blocks * (8 * ROWS) // top
+    marks = _EIGHTHS if unicode else _COARSE
+    lines = ["Block hit rate over capacity (log scale)"]
+    for row in range(ROWS - 1, -1, -1):
+        share = (row + 1) / ROWS * top / traffic.total_blocks
+        label = f"{100 * share:.1f} %" if row in (ROWS - 1, ROWS // 2 - 1) else ""
+        cells = "".join(marks[int(level)] for level in np.clip(eighths - 8 * row, 0, 8))
+        lines.append(f"{label.rjust(_MARGIN - 1)} {cells}".rstrip())
+    return [*lines, _axis_line(traffic, base, low, high)]
+
+
+def _axis_powers(traffic: Traffic) -> tuple[int, int, int]:
+    """Return the base of the axis, 2 for bytes and 10 for blocks, and the powers at its ends."""
+    size = traffic.run.block_bytes
+    base = 10 if size is None else 2
+    last = max(1, int(traffic.curve.capacity_blocks[-1]))
+    first = max(1.0, last / SMALLEST_SHARE_OF_AXIS)
+    low, high = (log(blocks * (size or 1), base) for blocks in (first, last))
+    return base, floor(low), max(ceil(high), floor(low) + 1)
+
+
+def _axis_line(traffic: Traffic, base: int, low: int, high: int) -> str:
+    from kvcap.report.axes import count_text, size_text
+
+    step = max(1, ceil((high - low) * _LABEL_WIDTH / COLUMNS))
+    text = count_text if traffic.run.block_bytes is None else size_text
+    line = ""
+    for power in range(low, high + 1, step):
+        column = _MARGIN + round((power - low) / (high - low) * (COLUMNS - 1))
+        line = f"{line.ljust(column)}{text(float(base) ** power)}"
+    return line if traffic.run.block_bytes is not None else f"{line} blocks"

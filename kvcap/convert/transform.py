@@ -1,0 +1,141 @@
+"""Give requests other ids that replay to the same answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from kvcap.errors import UsageError
+from kvcap.kernels.id_table import IdTable
+from kvcap.schema import TraceKind, trace_schema
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kvcap.blocks import BlockKeyer
+    from kvcap.formats import ReadReport, Trace
+
+
+class Numbering:
+    """See whether ids are chained, up to a number of different ones.
+
+    Parameters
+    ----------
+    max_ids
+        Beyond so many ids the answer is no, which is always safe.
+    """
+
+    def __init__(self, max_ids: int) -> None:
+        self._max_ids = max_ids
+        self._table: IdTable | None = IdTable()
+
+    @property
+    def is_chained(self) -> bool:
+        """Whether no id ever followed two different ids."""
+        return self._table is not None
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        """Look at the hash ids of a batch."""
+        if self._table is not None:
+            self._table.add(*_ids_and_offsets(batch.column("hash_ids")))
+            if not self._table.is_chained or self._table.count > self._max_ids:
+                self._table = None
+
+
+class TransformedTrace:
+    """A trace whose ids are numbers in the order of their first appearance.
+
+    Token lists become hash ids: the numbers of their blocks' keys. See :class:`kvcap.formats.base.Trace`.
+
+    Parameters
+    ----------
+    trace
+        A trace of hash ids or token ids.
+    block_size
+        Tokens per block of token lists; None takes the default.
+    anonymize
+        Whether to drop names and kept columns, too.
+
+    Raises
+    ------
+    UsageError
+        If it is text.
+    """
+
+    def __init__(self, trace: Trace, block_size: int | None, *, anonymize: bool) -> None:
+        if trace.kind == "request_json":
+            raise UsageError("this log holds text, expected token ids or hash ids: tokenize it first")
+        self._trace = trace
+        self._anonymize = anonymize
+        self._table = IdTable()
+        self._pools: dict[str, str] = {}
+        self._keyer: BlockKeyer | None = None
+        self._block_size = 0
+        if trace.kind == "token_ids":
+            from kvcap.blocks import DEFAULT_TOKEN_BLOCK_SIZE, BlockKeyer, BlockOptions
+
+            self._block_size = block_size or DEFAULT_TOKEN_BLOCK_SIZE
+            self._keyer = BlockKeyer(BlockOptions(self._block_size))
+            trace.report.notice(f"token ids became ids of their full blocks of {self._block_size} tokens")
+        own = set(trace_schema(trace.kind).names)
+        kept = () if anonymize else tuple(field for field in trace.schema if field.name not in own)
+        self.kind: TraceKind = "hash_ids"
+        self.schema = trace_schema("hash_ids", kept)
+
+    @property
+    def report(self) -> ReadReport:
+        """The account of reading the trace below."""
+        return self._trace.report
+
+    @property
+    def chained(self) -> bool:
+        """Whether ids are keys of whole prefixes; known when all batches are read."""
+        return self._table.is_chained
+
+    def close(self) -> None:
+        """Release files and workers."""
+        self._trace.close()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the requests in replay order; may be called once."""
+        for batch in self._trace.batches():
+            yield self._transformed(batch)
+
+    def _transformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._keyer is not None:
+            keyed = self._keyer.key(batch)
+            ids, offsets = keyed.block_keys, keyed.request_offsets
+        else:
+            ids, offsets = _ids_and_offsets(batch.column("hash_ids"))
+        numbers = self._table.add(ids, offsets)
+        arrays = [self._column(field, batch, numbers, offsets) for field in self.schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _column(
+        self, field: pa.Field, batch: pa.RecordBatch, numbers: NDArray[np.uint64], offsets: NDArray[np.int64]
+    ) -> Any:
+        if field.name == "hash_ids":
+            return pa.ListArray.from_arrays(offsets.astype(np.int32), pa.array(numbers), type=field.type)
+        if self._keyer is not None and field.name == "block_size":
+            return pa.array(np.full(batch.num_rows, self._block_size, dtype=np.int32))
+        if self._keyer is not None and field.name == "block_tokens":
+            return pa.nulls(batch.num_rows, field.type)
+        if self._anonymize and field.name in ("session_id", "model"):
+            return pa.nulls(batch.num_rows, field.type)
+        if self._anonymize and field.name == "pool":
+            names = batch.column("pool").to_pylist()
+            return pa.array([self._pool(name) for name in names], type=field.type)
+        return batch.column(field.name)
+
+    def _pool(self, name: str | None) -> str | None:
+        return None if name is None else self._pools.setdefault(name, str(len(self._pools)))
+
+
+def _ids_and_offsets(column: Any) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Return the ids of a list column and the offsets of its requests, from 0."""
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    ids = column.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_numpy()
+    return ids, offsets - offsets[0]

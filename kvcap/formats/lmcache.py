@@ -1,0 +1,77 @@
+"""Logs of LMCache: lookups with the hashes of their chunks, and agent traces as text.
+
+::
+
+    {"timestamp": 1711929600.123, "request_id": "req-abc", "model_name": "m", "chunk_size": 256,
+     "seq_len": 1024, "chunk_hashes": ["0xab12", "0xcd34", "0xef56", "0x0a78"]}
+    {"timestamp": 1760587801647311, "input": "user: Hi", "output": "Hello", "session_id": "22ff"}
+
+A lookup's hashes are hex strings over full chunks (``floor``); its time is in seconds. One log serves several
+models, whose caches have nothing in common, so each ``model_name`` is a pool unless ``--pool`` says
+otherwise. Agent traces hold the flattened prompt as text, with times in microseconds that need not ascend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kvcap.formats.dialect import Dialect, has
+from kvcap.formats.rows import (
+    FieldError,
+    Row,
+    Skip,
+    Values,
+    an_object,
+    optional_size,
+    optional_text,
+    required,
+    required_count,
+    show,
+)
+from kvcap.formats.text_rows import body_text
+
+
+def _read_lookup(record: Any, values: Values) -> Iterator[Row | Skip]:
+    record = an_object(record, "chunk_hashes")
+    yield Row(
+        ids=values.ids(required(record, "chunk_hashes", "a list of hashes"), "chunk_hashes"),
+        timestamp=record.get("timestamp"),
+        session=optional_text(record, "session_id"),
+        model=optional_text(record, "model_name"),
+        input_length=required_count(record, "seq_len"),
+        block_size=optional_size(record, "chunk_size"),
+    )
+
+
+def _read_text(record: Any, values: Values) -> Iterator[Row | Skip]:
+    record = an_object(record, "input")
+    prompt = record.get("input")
+    if type(prompt) is not str:
+        raise FieldError("input", f"is {show(prompt)}, expected text")
+    yield Row(
+        text=body_text({"prompt": prompt}),
+        timestamp=record.get("timestamp"),
+        session=optional_text(record, "session_id"),
+        model=optional_text(record, "model"),
+    )
+
+
+LMCACHE_LOOKUPS: Final = Dialect(
+    name="lmcache-lookups",
+    summary="LMCache lookup logs: chunk_hashes (hex), chunk_size, seq_len; one pool per model_name",
+    kind="hash_ids",
+    matches=lambda record: has(record, "chunk_hashes", "seq_len"),
+    read=_read_lookup,
+    timestamp_unit="s",
+    pool="model_name",
+)
+
+LMCACHE_TEXT: Final = Dialect(
+    name="lmcache-text",
+    summary="LMCache agent traces: input as flattened text (needs a tokenizer)",
+    kind="request_json",
+    matches=lambda record: has(record, "input", "output", "timestamp") and isinstance(record["input"], str),
+    read=_read_text,
+    timestamp_unit="us",
+)

@@ -1,0 +1,51 @@
+"""Bodies within their limits."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import ClientDisconnect, Request
+
+from kvcap.errors import RequestRefusedError
+from kvcap.online.server.options import Limits
+
+
+def media_type(request: Request) -> str:
+    """Return the media type of a body without parameters; what tools send by default stands for JSON."""
+    found = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return "application/json" if found in ("", "application/x-www-form-urlencoded") else found
+
+
+async def read_body(request: Request, limits: Limits) -> bytes:
+    """Return the whole body.
+
+    Raises
+    ------
+    RequestRefusedError
+        With status 413 when it is too large, 408 when it takes too long, 415 when it is compressed.
+    """
+    encoding = request.headers.get("content-encoding", "identity").lower()
+    if encoding != "identity":
+        raise RequestRefusedError(415, f"the body is encoded as {encoding}, expected it as it is")
+    announced = request.headers.get("content-length", "0")
+    if announced.isdecimal() and int(announced) > limits.max_body_bytes:
+        raise RequestRefusedError(
+            413, f"the body has {announced} bytes, expected at most {limits.max_body_bytes}"
+        )
+    try:
+        return await asyncio.wait_for(_collect(request, limits.max_body_bytes), limits.body_timeout_s)
+    except asyncio.TimeoutError:
+        raise RequestRefusedError(408, f"the body took longer than {limits.body_timeout_s:g} s") from None
+    except ClientDisconnect:
+        raise RequestRefusedError(400, "the client went away before its body was complete") from None
+
+
+async def _collect(request: Request, max_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > max_bytes:
+            raise RequestRefusedError(413, f"the body has more than the {max_bytes} bytes allowed")
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -1,0 +1,85 @@
+"""Requests on their way from HTTP to the estimator and the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kvcap.errors import UsageError
+from kvcap.online.estimator import RequestBatch
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """Requests that came together, with what is only logged.
+
+    Parameters
+    ----------
+    requests
+        What the estimator is given. Those without a timestamp get the time of their arrival.
+    labels
+        ``session_id``, ``model`` and ``output_length``, where they were given: one value per request.
+    """
+
+    requests: RequestBatch
+    labels: dict[str, list[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+
+def stamped(incoming: Incoming, now_us: int) -> Incoming:
+    """Return requests that all have a timestamp."""
+    requests = incoming.requests
+    if requests.timestamps_us is not None:
+        return incoming
+    times = np.full(len(requests), now_us, np.int64)
+    return Incoming(
+        RequestBatch(
+            requests.kind, requests.ids, requests.offsets, requests.input_tokens, times, requests.pools
+        ),
+        incoming.labels,
+    )
+
+
+def joined(parts: Sequence[Incoming], block_size: int) -> Incoming:
+    """Return stamped requests of one kind as one batch.
+
+    Raises
+    ------
+    UsageError
+        If they are of two kinds.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    batches = [part.requests for part in parts]
+    kind = batches[0].kind
+    if any(batch.kind != kind for batch in batches):
+        raise UsageError("requests hold both token_ids and hash_ids, expected one of them")
+    lengths = np.concatenate([np.diff(batch.offsets) for batch in batches])
+    input_tokens = None
+    if any(batch.input_tokens is not None for batch in batches):
+        input_tokens = np.concatenate(
+            [
+                np.diff(batch.offsets) * block_size if batch.input_tokens is None else batch.input_tokens
+                for batch in batches
+            ]
+        )
+    pools = None
+    if any(batch.pools is not None for batch in batches):
+        pools = [pool for batch in batches for pool in (batch.pools or [None] * len(batch))]
+    names = {name for part in parts for name in part.labels}
+    return Incoming(
+        RequestBatch(
+            kind,
+            np.concatenate([batch.ids for batch in batches]),
+            np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+            input_tokens,
+            np.concatenate([batch.timestamps_us for batch in batches if batch.timestamps_us is not None]),
+            pools,
+        ),
+        {name: [v for part in parts for v in part.labels.get(name, [None] * len(part))] for name in names},
+    )

@@ -1,0 +1,306 @@
+"""The queue in arrival order, and the one thread that owns the estimator. No HTTP here."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from kvcap.errors import KvcapError, RequestRefusedError, UsageError
+from kvcap.online.estimator import Estimator, ObservedBatch, Snapshot
+from kvcap.online.server.incoming import Incoming, joined, stamped
+from kvcap.online.server.keeper import Keeper
+from kvcap.online.server.metrics import Metrics
+from kvcap.online.server.options import ServeOptions
+from kvcap.online.server.results import write_results
+
+_T = TypeVar("_T")
+
+_MAX_BATCH_IDS: Final = 1 << 20
+"""Ids after which waiting requests are handed on; keeps answers quick under load."""
+_TICK_S: Final = 0.5
+RETRY_AFTER_S: Final = 1
+
+
+@dataclass(eq=False)
+class _Ticket:
+    """A place in the queue, taken when requests arrive and filled when they are tokenized."""
+
+    arrived_us: int
+    n_bytes: int
+    answer: asyncio.Future[ObservedBatch]
+    incoming: Incoming | None = None
+    given_up: bool = False
+
+    @property
+    def ready(self) -> bool:
+        return self.incoming is not None or self.given_up
+
+
+@dataclass(frozen=True)
+class Finalized:
+    """What finalizing left."""
+
+    requests: int
+    output_path: str | None
+    record: str | None
+    state: str | None
+
+
+class Service:
+    """An estimator that is fed in arrival order; all methods belong to one event loop.
+
+    Parameters
+    ----------
+    options
+        What the service is told.
+
+    Raises
+    ------
+    SchemaError
+        If there is a state or a log of other options.
+    """
+
+    def __init__(self, options: ServeOptions) -> None:
+        self.options = options
+        self.metrics = Metrics(options)
+        self._keeper = Keeper(options)
+        self._estimator, self.from_log = self._keeper.restore()
+        self.restored = self._estimator.n_requests
+        self.started_at = time.time()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="kvcap-estimator")
+        self._queue: deque[_Ticket] = deque()
+        self._queued_bytes = 0
+        self._own_clock = True
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._consumer: asyncio.Task[None] | None = None
+        self._finalizing: asyncio.Task[Finalized] | None = None
+        self._broken: Exception | None = None
+
+    @property
+    def pending(self) -> int:
+        """Bodies that wait for their answer."""
+        return len(self._queue)
+
+    @property
+    def broken(self) -> str | None:
+        """Why nothing is observed any more, such as a full disk; None while all is well."""
+        return None if self._broken is None else str(self._broken) or repr(self._broken)
+
+    @property
+    def finalized(self) -> bool:
+        """Whether requests are taken no more."""
+        return self._finalizing is not None
+
+    def warm_up(self) -> None:
+        """Compile the kernels, so that no client waits for it."""
+        ids = [1] * self.options.block_size
+        Estimator(self.options.estimator).observe(ids, timestamp_us=0)
+        Estimator(self.options.estimator).observe(hash_ids=ids, timestamp_us=0)
+
+    def start(self) -> None:
+        """Begin to observe; call it on the running loop."""
+        self._consumer = asyncio.create_task(self._consume())
+
+    async def submit(self, incoming: Incoming, n_bytes: int) -> ObservedBatch:
+        """Queue requests that need no tokenizing, and return what they found.
+
+        Raises
+        ------
+        RequestRefusedError
+            With status 409 when finalized, 429 when the queue is full, 422 when they do not fit those
+            before, 503 when something is broken.
+        """
+        ticket = self._take_ticket(n_bytes)
+        if incoming.requests.timestamps_us is not None:
+            self._own_clock = False
+        self._fill(ticket, incoming)
+        return await ticket.answer
+
+    async def submit_work(
+        self, executor: Executor, work: Callable[[], Incoming], n_bytes: int
+    ) -> tuple[ObservedBatch, float]:
+        """Queue requests that ``work`` makes in another thread; their place in the queue is that of now.
+
+        Returns
+        -------
+        tuple
+            What they found, and the seconds that ``work`` took.
+
+        Raises
+        ------
+        KvcapError
+            What ``work`` raises, or what :meth:`submit` does.
+        """
+        ticket = self._take_ticket(n_bytes)
+        try:
+            incoming, seconds = await asyncio.get_running_loop().run_in_executor(executor, _timed, work)
+        except BaseException:
+            ticket.given_up = True
+            self._wake.set()
+            raise
+        self.metrics.tokenize_seconds.observe(seconds)
+        self._fill(ticket, incoming)
+        return await ticket.answer, seconds
+
+    async def snapshot(self) -> Snapshot:
+        """Return what the estimator knows, between two batches."""
+        now = time.time_ns() // 1000 if self._own_clock else None
+        return await self._in_thread(self._estimator.snapshot, now)
+
+    async def finalize(self) -> Finalized:
+        """Refuse further requests, observe those that wait, keep everything and write the results.
+
+        Called again it returns the same.
+        """
+        if self._finalizing is None:
+            self._finalizing = asyncio.create_task(self._finalize())
+        return await asyncio.shield(self._finalizing)
+
+    async def close(self) -> None:
+        """Observe what waits, and keep everything."""
+        await self._idle.wait()
+        if self._consumer is not None:
+            self._consumer.cancel()
+            await asyncio.gather(self._consumer, return_exceptions=True)
+        if self._finalizing is not None:
+            await asyncio.gather(self._finalizing, return_exceptions=True)
+        await self._in_thread(self._keep_all)
+        self._thread.shutdown(wait=True)
+        self._keeper.close()
+
+    def _take_ticket(self, n_bytes: int) -> _Ticket:
+        if self._broken is not None:
+            raise RequestRefusedError(503, f"the service has stopped observing: {self._broken}")
+        if self.finalized:
+            raise RequestRefusedError(409, "the service is finalized, no further requests are taken")
+        limits = self.options.limits
+        too_large = self._queue and self._queued_bytes + n_bytes > limits.max_pending_bytes
+        if len(self._queue) >= limits.max_pending or too_large:
+            raise RequestRefusedError(
+                429, f"{len(self._queue)} requests wait, no more are taken now", RETRY_AFTER_S
+            )
+        answer: asyncio.Future[ObservedBatch] = asyncio.get_running_loop().create_future()
+        ticket = _Ticket(time.time_ns() // 1000, n_bytes, answer)
+        self._queue.append(ticket)
+        self._queued_bytes += n_bytes
+        self._idle.clear()
+        return ticket
+
+    def _fill(self, ticket: _Ticket, incoming: Incoming) -> None:
+        ticket.incoming = stamped(incoming, ticket.arrived_us)
+        self._wake.set()
+
+    async def _consume(self) -> None:
+        while True:
+            try:
+                await asyncio.wait_for(self._wake.wait(), _TICK_S)
+            except asyncio.TimeoutError:
+                await self._tick()
+                continue
+            self._wake.clear()
+            while tickets := self._ready_tickets():
+                await self._answer(tickets)
+            if not self._queue:
+                self._idle.set()
+
+    async def _tick(self) -> None:
+        try:
+            await self._in_thread(self._keep_up)
+        except Exception as error:
+            self._broken = error
+
+    def _ready_tickets(self) -> list[_Ticket]:
+        """Take what is ready at the head of the queue, as much as one batch holds."""
+        taken: list[_Ticket] = []
+        n_ids = 0
+        while self._queue and self._queue[0].ready and n_ids < _MAX_BATCH_IDS:
+            ticket = self._queue.popleft()
+            self._queued_bytes -= ticket.n_bytes
+            if ticket.incoming is not None:
+                taken.append(ticket)
+                n_ids += ticket.incoming.requests.ids.size
+        return taken
+
+    async def _answer(self, tickets: list[_Ticket]) -> None:
+        incoming = [ticket.incoming for ticket in tickets if ticket.incoming is not None]
+        try:
+            results = await self._in_thread(self._observe, incoming)
+        except Exception as error:
+            self._broken = error
+            results = [RequestRefusedError(503, f"the service has stopped observing: {error}")] * len(tickets)
+        now_us = time.time_ns() // 1000
+        for ticket, result in zip(tickets, results, strict=True):
+            if isinstance(result, KvcapError):
+                if not ticket.answer.done():
+                    ticket.answer.set_exception(result)
+                continue
+            self.metrics.total_seconds.observe((now_us - ticket.arrived_us) / 1e6)
+            if not ticket.answer.done():
+                ticket.answer.set_result(result)
+
+    def _observe(self, parts: Sequence[Incoming]) -> list[ObservedBatch | KvcapError]:
+        """Observe and log requests; runs in the estimator's thread."""
+        begin = time.perf_counter()
+        results: list[ObservedBatch | KvcapError] = []
+        try:
+            whole = joined(parts, self.options.block_size)
+            observed = self._estimator.observe_many(whole.requests)
+            self._account(observed, whole)
+            end = 0
+            for part in parts:
+                first, end = end, end + len(part)
+                results.append(ObservedBatch(observed.first_request + first, observed.rows[first:end]))
+        except UsageError:
+            results = [self._observe_alone(part) for part in parts]
+        self.metrics.simulate_seconds.observe(time.perf_counter() - begin)
+        self._keep_up()
+        return results
+
+    def _observe_alone(self, part: Incoming) -> ObservedBatch | KvcapError:
+        try:
+            observed = self._estimator.observe_many(part.requests)
+        except UsageError as error:
+            return RequestRefusedError(422, str(error))
+        self._account(observed, part)
+        return observed
+
+    def _account(self, observed: ObservedBatch, incoming: Incoming) -> None:
+        self.metrics.observed(observed)
+        self._keeper.record(observed.first_request, incoming)
+
+    def _keep_up(self) -> None:
+        self._keeper.keep_up(self._estimator)
+
+    def _keep_all(self) -> None:
+        self._keeper.save(self._estimator)
+        self._keeper.flush()
+
+    async def _finalize(self) -> Finalized:
+        await self._idle.wait()
+        await self._in_thread(self._keep_all)
+        options = self.options
+        files = self._keeper.log_files()
+        if options.output_path is not None and files:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, write_results, options, files, options.output_path)
+        return Finalized(
+            requests=self._estimator.n_requests,
+            output_path=options.output_path if files else None,
+            record=options.record,
+            state=options.state_path,
+        )
+
+    async def _in_thread(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+
+def _timed(work: Callable[[], Incoming]) -> tuple[Incoming, float]:
+    begin = time.perf_counter()
+    return work(), time.perf_counter() - begin

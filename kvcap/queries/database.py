@@ -1,0 +1,64 @@
+"""Results as one DuckDB file, for clients that know nothing of kvcap."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import duckdb
+
+from kvcap.errors import QueryError, UsageError
+from kvcap.queries.library import list_queries, setup_sql
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from kvcap.queries.results import Results
+
+STORAGE_VERSION: Final = "v1.4.0"
+"""The oldest DuckDB that kvcap works with reads the file."""
+
+_TABLES: Final = ("requests", "reuse_runs", "curve", "run")
+
+
+def write_database(results: Results, path: str | PathLike[str], *, force: bool = False) -> None:
+    """Write the tables, macros, views and named queries of a replay to a DuckDB file.
+
+    The prompts of a kept trace stay out of it: they are most of its size, and no query reads them.
+
+    Parameters
+    ----------
+    results
+        An open replay.
+    path
+        The file to appear, complete.
+    force
+        Replace an existing file.
+
+    Raises
+    ------
+    UsageError
+        If the file exists and ``force`` is not given.
+    QueryError
+        If DuckDB cannot write it.
+    """
+    target = Path(path)
+    if target.exists() and not force:
+        raise UsageError(f"{path} exists; give --force to overwrite it")
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+        partial = Path(folder) / target.name
+        try:
+            _write(results, partial)
+        except duckdb.Error as error:
+            raise QueryError(str(path), str(error).splitlines()[0]) from error
+        partial.replace(target)
+
+
+def _write(results: Results, path: Path) -> None:
+    with duckdb.connect(str(path), config={"storage_compatibility_version": STORAGE_VERSION}) as connection:
+        for name in _TABLES:
+            connection.from_arrow(results.table(name)).create(name)
+        connection.execute(setup_sql())
+        for query in list_queries():
+            connection.execute(query.macro_sql)
