@@ -22,7 +22,8 @@ CREATE MACRO nearest_rank(list_of_values, percent) AS
 -- The same of counts over windows, of which only the busy ones are listed, ascending; the rest count 0.
 CREATE MACRO rank_with_idle(busy, windows, percent) AS
     CASE WHEN windows IS NULL THEN NULL
-         ELSE coalesce(busy[greatest(0, ceil_share(windows, percent) - windows + coalesce(len(busy), 0))], 0) END;
+         ELSE coalesce(
+             busy[greatest(0, ceil_share(windows, percent) - windows + coalesce(len(busy), 0))], 0) END;
 
 -- Items of a list, or of text such as 'a, b' or '[a, b]', as text.
 CREATE MACRO items(list_or_text) AS
@@ -30,22 +31,22 @@ CREATE MACRO items(list_or_text) AS
 
 -- The number and the unit, in lower case, of a size such as '1.5TiB'.
 CREATE MACRO size_number(size) AS
-    CAST(nullif(regexp_extract(CAST(size AS VARCHAR), '^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*[A-Za-z]*\s*$', 1), '')
-        AS DECIMAL(20, 6));
+    CAST(nullif(regexp_extract(
+        CAST(size AS VARCHAR), '^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*[A-Za-z]*\s*$', 1), '') AS DECIMAL(20, 6));
 CREATE MACRO size_unit(size) AS lower(regexp_extract(CAST(size AS VARCHAR), '([A-Za-z]*)\s*$', 1));
 
 -- Bytes of a size such as '1.5TiB': powers of 1000 for KB..PB, of 1024 for KiB..PiB.
+CREATE MACRO unit_bytes(unit) AS CASE unit
+    WHEN 'b' THEN 1
+    WHEN 'kb' THEN 1000 WHEN 'mb' THEN 1000000 WHEN 'gb' THEN 1000000000
+    WHEN 'tb' THEN 1000000000000 WHEN 'pb' THEN 1000000000000000
+    WHEN 'kib' THEN 1024 WHEN 'mib' THEN 1048576 WHEN 'gib' THEN 1073741824
+    WHEN 'tib' THEN 1099511627776 WHEN 'pib' THEN 1125899906842624
+END;
 CREATE MACRO bytes(size) AS
-    CAST(floor(coalesce(
-        size_number(size) * CASE size_unit(size)
-            WHEN 'b' THEN 1
-            WHEN 'kb' THEN 1000 WHEN 'mb' THEN 1000000 WHEN 'gb' THEN 1000000000
-            WHEN 'tb' THEN 1000000000000 WHEN 'pb' THEN 1000000000000000
-            WHEN 'kib' THEN 1024 WHEN 'mib' THEN 1048576 WHEN 'gib' THEN 1073741824
-            WHEN 'tib' THEN 1099511627776 WHEN 'pib' THEN 1125899906842624
-        END,
-        error('size is ''' || CAST(size AS VARCHAR) || ''', expected a number and a unit, such as 1.5TiB')
-    )) AS BIGINT);
+    CASE WHEN size_number(size) IS NULL OR unit_bytes(size_unit(size)) IS NULL
+         THEN error('size is ''' || CAST(size AS VARCHAR) || ''', expected a number and a unit, such as 1.5TiB')
+         ELSE CAST(floor(size_number(size) * unit_bytes(size_unit(size))) AS BIGINT) END;
 
 -- How many 'blocks' or 'tokens' a count such as '2.5Mtokens' is; null for anything else.
 CREATE MACRO count_of(size, what) AS
@@ -60,15 +61,17 @@ CREATE MACRO count_of(size, what) AS
 CREATE MACRO capacity_blocks(capacity) AS
     CASE
         WHEN CAST(capacity AS VARCHAR) = 'unlimited' THEN (SELECT distinct_blocks FROM run)
-        WHEN regexp_full_match(CAST(capacity AS VARCHAR), 'p(100|[0-9]{1,2}(\.[0-9]+)?)') THEN coalesce(nearest_rank(
-            (SELECT list(required_blocks) FROM requests WHERE measured),
-            substr(CAST(capacity AS VARCHAR), 2)), 0)
+        WHEN regexp_full_match(CAST(capacity AS VARCHAR), 'p(100|[0-9]{1,2}(\.[0-9]+)?)')
+            THEN coalesce(nearest_rank(
+                (SELECT list(required_blocks) FROM requests WHERE measured),
+                substr(CAST(capacity AS VARCHAR), 2)), 0)
         WHEN regexp_full_match(CAST(capacity AS VARCHAR), '[0-9]+') THEN CAST(capacity AS BIGINT)
         WHEN count_of(capacity, 'block') IS NOT NULL THEN CAST(floor(count_of(capacity, 'block')) AS BIGINT)
         WHEN count_of(capacity, 'token') IS NOT NULL
             THEN CAST(floor(count_of(capacity, 'token')) AS BIGINT) // (SELECT block_size FROM run)
-        ELSE bytes(capacity) // coalesce((SELECT block_bytes FROM run),
-            error('this run has no bytes per token: give capacities in blocks or tokens'))
+        WHEN (SELECT block_bytes FROM run) IS NULL
+            THEN error('this run has no bytes per token: give capacities in blocks or tokens')
+        ELSE bytes(capacity) // (SELECT block_bytes FROM run)
     END;
 
 -- Seconds, to the microsecond, as whole microseconds.

@@ -7,6 +7,15 @@
 --     and ttl: either alone had sufficed; partial block: tokens that are in no block; beyond input_length:
 --     negative, where a log has more blocks than its tokens fill), missed_blocks BIGINT,
 --     missed_tokens BIGINT, share_of_missed_tokens DOUBLE, share_of_input_tokens DOUBLE
+-- example:
+--     SELECT reason, missed_blocks, missed_tokens FROM miss_reasons(20, ttl_seconds := 3600)
+--                  reason  missed_blocks  missed_tokens
+--              first seen             27            425
+--                capacity              0              0
+--                     ttl              9            144
+--        capacity and ttl              4             64
+--           partial block              0              0
+--     beyond input_length              0              0
 WITH limits AS (
     SELECT
         capacity_blocks($capacity_blocks) AS capacity,

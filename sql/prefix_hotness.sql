@@ -7,6 +7,13 @@
 --     (where the segment ends, from the start of the prompt), segment_blocks BIGINT, segment_bytes BIGINT
 --     (null without bytes per token), reuses BIGINT (measured requests that found it), reused_blocks BIGINT
 --     (segment_blocks * reuses), share_of_ceiling DOUBLE
+-- example:
+--     SELECT first_request_id, prefix_blocks, segment_blocks, reuses FROM prefix_hotness(rows := 4)
+--     first_request_id  prefix_blocks  segment_blocks  reuses
+--                    0              3               3       7
+--                    3              3               3       3
+--                    0              6               3       2
+--                    1              5               2       2
 WITH RECURSIVE known AS (
     -- How far the prefix of each request was known, and which request used its last block most recently.
     SELECT

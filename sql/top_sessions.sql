@@ -9,6 +9,13 @@
 --     held_bytes DOUBLE (null without bytes per token), share_of_held DOUBLE, hit_blocks_in_pool BIGINT,
 --     hit_tokens_in_pool BIGINT, share_of_all_hits DOUBLE (of hit tokens), p99_requests BIGINT (requests that
 --     required the p99 over all requests or more), max_required_blocks BIGINT
+-- example:
+--     SELECT session_id, held_blocks, hit_blocks_in_pool, p99_requests FROM top_sessions(20)
+--     session_id  held_blocks  hit_blocks_in_pool  p99_requests
+--            ann      5.16667                  14             0
+--            bob      4.58333                  12             1
+--            eve      4.16667                  11             0
+--            dan            2                   8             0
 WITH limits AS (
     SELECT
         capacity_blocks($capacity_blocks) AS capacity,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +20,7 @@ FORMATS: Final = ("table", "csv", "json")
 _PROMPT: Final = "kvcap> "
 _CONTINUED: Final = "  ...> "
 _MAX_HISTORY: Final = 5000
+_LITERAL: Final = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*")
 _COLUMNS: Final = "SELECT DISTINCT column_name AS name FROM duckdb_columns() WHERE NOT internal"
 
 HELP: Final = """\
@@ -99,7 +101,7 @@ class SqlShell:
             pending = f"{pending}\n{line}" if pending else line
             if not pending.strip():
                 pending = ""
-            elif pending.rstrip().endswith(";"):
+            elif _is_complete(pending):
                 yield pending.strip()
                 pending = ""
 
@@ -112,6 +114,12 @@ class SqlShell:
             self._form = arguments[0]
         else:
             raise UsageError(f"{' '.join((name, *arguments))!r} is no command, see .help")
+
+
+def _is_complete(text: str) -> bool:
+    """Return whether SQL ends with a semicolon that is in no string and no comment."""
+    bare = _LITERAL.sub("", text).rstrip()
+    return bare.endswith(";") and "'" not in bare and '"' not in bare
 
 
 def print_queries(name: str | None = None) -> None:

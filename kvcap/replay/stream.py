@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kvcap.blocks import BlockKeyer, KeyedRequests
 from kvcap.kernels.keys import take_requests
@@ -160,6 +159,11 @@ def _replay_batch(
     """Yield the runs of each pool's requests in one batch, with ids of the whole trace."""
     n_requests = keyed.request_offsets.size - 1
     ids = np.arange(first_id, first_id + n_requests)
+    if pool_column.null_count == n_requests:
+        yield _replay_pool(_pool(pools, None), keyed, ids)
+        return
+    import pyarrow.compute as pc  # Slow to import, and most traces are one pool.
+
     values = pc.unique(pool_column).to_pylist()
     if len(values) == 1:
         yield _replay_pool(_pool(pools, values[0], max_depth), keyed, ids)
