@@ -151,27 +151,30 @@ def _scan(state, first_key, request_offsets, runs, table_bits, max_depth):
 
 
 @jit
-def _renumber_slots(state, tree, weights, slot_requests, slot_leaves):
-    """Move slots that still own blocks to the front of new arrays, in order; return their number."""
-    n_slots = state.counters[N_SLOTS]
-    new_slot = np.empty(n_slots, np.int64)
+def _renumber_slots(state):
+    """Move slots that still own blocks to the front, in order, and build their tree anew."""
+    counters, tree, weights = state.counters, state.tree, state.weights
     kept = 0
-    for slot in range(n_slots):
-        new_slot[slot] = kept
-        if state.weights[slot] > 0:
-            weights[kept] = state.weights[slot]
-            slot_requests[kept] = state.slot_requests[slot]
-            slot_leaves[kept] = state.slot_leaves[slot]
+    for slot in range(counters[N_SLOTS]):
+        # The tree holds the new numbers until it is built.
+        tree[slot] = kept
+        if weights[slot] > 0:
+            weights[kept] = weights[slot]
+            state.slot_requests[kept] = state.slot_requests[slot]
+            state.slot_leaves[kept] = state.slot_leaves[slot]
             kept += 1
-    for node in range(state.counters[N_NODES]):
+    for node in range(counters[N_NODES]):
         if state.nodes[node, LENGTH] > 0:
-            state.nodes[node, TOUCHER] = new_slot[state.nodes[node, TOUCHER]]
+            state.nodes[node, TOUCHER] = tree[state.nodes[node, TOUCHER]]
+    weights[kept:] = 0
+    tree[:] = 0
     for i in range(1, tree.size):
         tree[i] += weights[i - 1]
         parent = i + (i & -i)
         if parent < tree.size:
             tree[parent] += tree[i]
-    return kept
+    counters[N_SLOTS] = kept
+    counters[OLDEST_SLOT] = 0
 
 
 @jit
@@ -218,6 +221,9 @@ class ReuseRunScanner:
 
     def __init__(self, max_depth: int | None = None) -> None:
         self._max_depth = np.iinfo(np.int64).max if max_depth is None else max_depth
+        self._bounded = max_depth is not None
+        # What a bounded stack copies into next: fresh memory would cost more than the copy.
+        self._spare_arena = np.empty(0, np.uint64)
         self._table_bits = 10
         self._state = TreeState(
             arena=np.empty(0, np.uint64),
@@ -250,7 +256,7 @@ class ReuseRunScanner:
     @property
     def memory_bytes(self) -> int:
         """Bytes held by the state's arrays."""
-        return sum(array.nbytes for array in self._state)
+        return self._spare_arena.nbytes + sum(array.nbytes for array in self._state)
 
     def feed(self, block_keys: UInt64Array, request_offsets: Int64Array) -> ReuseRuns:
         """Replay more requests and return their reuse runs.
@@ -258,8 +264,8 @@ class ReuseRunScanner:
         Parameters
         ----------
         block_keys : uint64 (n_accesses,)
-            Prefix-chained keys in replay order. The first chunk may be kept without a copy, so it must
-            not be changed afterwards.
+            Prefix-chained keys in replay order. Without a bound the first chunk may be kept without a
+            copy, so it must not be changed afterwards.
         request_offsets : int64 (n_requests + 1,)
             Ascending; request r owns ``block_keys[request_offsets[r]:request_offsets[r + 1]]``.
 
@@ -313,7 +319,7 @@ class ReuseRunScanner:
         self._make_room_for_slots(n_requests)
         state = self._state
         used = int(state.counters[ARENA_USED])
-        if used == 0 and state.arena.size < keys.size:
+        if used == 0 and state.arena.size < keys.size and not self._bounded:
             writable = keys if keys.flags.writeable else keys.copy()
             self._state = state._replace(arena=writable)
         else:
@@ -325,8 +331,12 @@ class ReuseRunScanner:
 
     def _compact_arena(self, extra: int) -> int:
         state = self._state
-        target = np.empty(max(_LEAST_ARENA, 2 * self.live_blocks + 2 * extra), np.uint64)
+        target, self._spare_arena = self._spare_arena, state.arena
+        if target.size < 2 * (self.live_blocks + extra):
+            target = np.empty(max(_LEAST_ARENA, 3 * (self.live_blocks + extra)), np.uint64)
         used = copy_live_spans(state.nodes, state.counters[N_NODES], state.arena, target)
+        if not self._bounded:
+            self._spare_arena = np.empty(0, np.uint64)
         self._state = state._replace(arena=target)
         state.counters[ARENA_USED] = used
         return int(used)
@@ -356,9 +366,19 @@ class ReuseRunScanner:
             return
         live_slots = int(np.count_nonzero(state.weights[:n_slots]))
         size = max(_LEAST_SLOTS, 2 * (live_slots + extra))
-        tree = np.zeros(size + 1, np.int64)
-        weights, requests, leaves = (np.zeros(size, np.int64) for _ in range(3))
-        kept = _renumber_slots(state, tree, weights, requests, leaves)
-        self._state = state._replace(tree=tree, weights=weights, slot_requests=requests, slot_leaves=leaves)
-        self._state.counters[N_SLOTS] = kept
-        self._state.counters[OLDEST_SLOT] = 0
+        if size > state.weights.size:
+            # The tree is larger by one, whatever it was: it is built anew.
+            self._state = state._replace(
+                tree=np.zeros(size + 1, np.int64),
+                weights=_resized(state.weights, size),
+                slot_requests=_resized(state.slot_requests, size),
+                slot_leaves=_resized(state.slot_leaves, size),
+            )
+        _renumber_slots(self._state)
+
+
+def _resized(array: Int64Array, size: int) -> Int64Array:
+    """Return a copy with zeros behind it."""
+    larger = np.zeros(size, np.int64)
+    larger[: array.size] = array
+    return larger
