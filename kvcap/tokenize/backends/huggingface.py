@@ -90,11 +90,13 @@ class HuggingFaceBackend:
         """
         text = prompt.text if isinstance(prompt, TextPrompt) else self.render(prompt)
         try:
+            # Half of a surrogate pair is no text; not every release of the library says so.
+            text.encode()
             if prompt.add_special_tokens:
                 return self._tokenizer.encode_with_special_tokens(text)
             return self._encoder.encode(text)
         except Exception as error:
-            # The library raises plain Exception, and errors of Unicode for half of a surrogate pair.
+            # The library raises plain Exception.
             raise prompt.source.error("", f"cannot be tokenized: {error}") from error
 
     def render(self, prompt: ChatPrompt) -> str:
