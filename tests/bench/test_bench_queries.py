@@ -55,7 +55,9 @@ def test_a_named_query(results: kvcap.Results, name: str) -> None:
     assert taken < QUERY_SECONDS
 
 
-@pytest.mark.parametrize("asking", [["--query", "hit_rate_curve"], ["FROM ttl_surface"]], ids=["named", "text"])
+@pytest.mark.parametrize(
+    "asking", [["--query", "hit_rate_curve"], ["FROM ttl_surface"]], ids=["named", "text"]
+)
 def test_opening_and_answering_from_a_new_process(directory: Path, asking: list[str]) -> None:
     command = [sys.executable, "-m", "kvcap", "sql", str(directory), *asking]
     taken = best_of_three(lambda: subprocess.run(command, check=True, capture_output=True))
