@@ -1,6 +1,6 @@
 -- block_size_sensitivity: what larger blocks would do, from the same run. A block of factor blocks is known
 --     by its last one, so that its LRU depth follows from the reuse runs; an incomplete last one is no block
---     (as in replay --coarsen FACTOR --partial-block drop)
+--     (as in replay --coarsen FACTOR --partial-block drop). Not under engine rules or --max-capacity
 -- reads: requests, reuse_runs
 -- parameters: $factors (how many blocks become one, default [1, 2, 4, 8]), $capacity_blocks (capacity of each
 --     pool: blocks of the run, or text such as 2TiB, p99 or unlimited, default p99)
@@ -17,6 +17,7 @@
 WITH factors AS (
     SELECT factor, capacity_blocks($capacity_blocks) // factor AS capacity
     FROM (SELECT DISTINCT CAST(unnest(items($factors)) AS BIGINT) AS factor)
+    WHERE has_all_runs()
 ),
 
 -- Requests in an order that keeps each pool together, so that no sum below needs to tell pools apart: what

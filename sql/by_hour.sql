@@ -7,7 +7,8 @@
 --     capacity_blocks BIGINT, hit_blocks BIGINT, hit_tokens BIGINT, block_hit_rate DOUBLE,
 --     token_hit_rate DOUBLE, required_p50_blocks BIGINT, required_p99_blocks BIGINT,
 --     working_set_blocks BIGINT (distinct blocks that the window's requests touched; null for all windows where
---     requests of one come between those of another, or have no timestamp: replay with --sort-by-time)
+--     requests of one come between those of another, or have no timestamp: replay with --sort-by-time; null
+--     under engine rules and --max-capacity)
 -- example:
 --     SELECT window_start, requests, hit_blocks, required_p99_blocks, working_set_blocks FROM by_hour
 --            window_start  requests  hit_blocks  required_p99_blocks  working_set_blocks
@@ -68,6 +69,7 @@ SELECT
     hit_tokens / nullif(input_tokens, 0) AS token_hit_rate,
     nearest_rank(required, 50) AS required_p50_blocks,
     nearest_rank(required, 99) AS required_p99_blocks,
-    CASE WHEN all_windows THEN CAST(distinct_blocks AS BIGINT) END AS working_set_blocks
+    CASE WHEN all_windows AND is_plain() AND bound_blocks() IS NULL THEN CAST(distinct_blocks AS BIGINT) END
+        AS working_set_blocks
 FROM windows, contiguous
 ORDER BY pool NULLS FIRST, window_start

@@ -1,6 +1,6 @@
 -- prefix_hotness: the shared prefixes that earn most, with unlimited storage. Prompts are cut where paths
 --     part, so that each segment's blocks are shared by the same requests, and segments never overlap: their
---     reused blocks add up to the ceiling
+--     reused blocks add up to the ceiling. Not under engine rules or --max-capacity
 -- reads: requests, reuse_runs
 -- parameters: $rows (how many segments, default 20)
 -- returns: pool VARCHAR, first_request_id BIGINT (the request that brought the segment), prefix_blocks BIGINT
@@ -21,6 +21,7 @@ WITH RECURSIVE known AS (
         max(first_block + blocks) AS known_blocks,
         max_by(source_request_id, first_block) AS sharer
     FROM reuse_runs
+    WHERE has_all_runs()
     GROUP BY request_id
 ),
 

@@ -40,7 +40,13 @@ reaching AS (
 ),
 
 ranges AS (
-    SELECT *, coalesce(lag(to_depth) OVER (ORDER BY tier), 0) AS from_depth FROM reaching
+    SELECT
+        tier,
+        tier_name,
+        capacity,
+        coalesce(lag(to_depth) OVER (ORDER BY tier), 0) AS from_depth,
+        within_bound(to_depth) AS to_depth
+    FROM reaching
 ),
 
 reads AS (

@@ -61,7 +61,7 @@ class NamedQuery:
 
     name: str
     purpose: str
-    reads: str
+    reads: tuple[str, ...]
     parameters: tuple[QueryParameter, ...]
     returns: str
     header: str
@@ -157,7 +157,7 @@ def _parse(name: str, text: str) -> NamedQuery:
     return NamedQuery(
         name=name,
         purpose=joined[name],
-        reads=joined["reads"],
+        reads=tuple(joined["reads"].split(", ")),
         parameters=_parse_parameters(joined["parameters"]),
         returns=joined["returns"],
         header="\n".join(header),

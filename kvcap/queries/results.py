@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from kvcap.errors import QueryError, SchemaError
-from kvcap.queries.library import NamedQuery, list_queries, load_query, setup_sql
+from kvcap.queries.library import list_queries, load_query, setup_sql
 from kvcap.queries.run_info import RunInfo
 
 if TYPE_CHECKING:
@@ -88,8 +88,9 @@ class Results:
             If it does not parse or run.
         """
         # Binding every query takes longer than most answers: only those that the text names are created.
-        for query in self._named_in(text):
-            self._connection.execute(query.macro_sql)
+        for name in set(re.findall(r"\w+", text.lower())) & self._unnamed.keys():
+            self._execute(name, self._unnamed[name].macro_sql, None)
+            del self._unnamed[name]
         return self._execute(text, text, parameters)
 
     def query(self, name: str, **parameters: object) -> pa.Table:
@@ -105,10 +106,6 @@ class Results:
         query = load_query(name)
         bound = query.bind({key: str(value) for key, value in parameters.items()})
         return self._execute(query.name, query.sql, bound)
-
-    def _named_in(self, text: str) -> list[NamedQuery]:
-        words = set(re.findall(r"\w+", text.lower()))
-        return [self._unnamed.pop(name) for name in words & self._unnamed.keys()]
 
     def _execute(self, label: str, text: str, parameters: Mapping[str, Any] | None) -> pa.Table:
         try:

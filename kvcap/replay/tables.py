@@ -30,6 +30,7 @@ def requests_table(
         "input_length": streamed.input_tokens,
         "blocks": streamed.blocks,
         "cacheable_tokens": streamed.cacheable_tokens,
+        "touched_blocks": streamed.touched_blocks,
         "cold_blocks": streamed.touched_blocks - known_blocks,
         "ceiling_blocks": ceiling_blocks,
         "ceiling_tokens": ceiling_tokens,
