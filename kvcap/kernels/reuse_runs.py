@@ -331,9 +331,10 @@ class ReuseRunScanner:
 
     def _compact_arena(self, extra: int) -> int:
         state = self._state
+        wanted = self.live_blocks + extra
         target, self._spare_arena = self._spare_arena, state.arena
-        if target.size < 2 * (self.live_blocks + extra):
-            target = np.empty(max(_LEAST_ARENA, 3 * (self.live_blocks + extra)), np.uint64)
+        if target.size < 2 * wanted:
+            target = np.empty(max(_LEAST_ARENA, (3 if self._bounded else 2) * wanted), np.uint64)
         used = copy_live_spans(state.nodes, state.counters[N_NODES], state.arena, target)
         if not self._bounded:
             self._spare_arena = np.empty(0, np.uint64)
