@@ -525,7 +525,8 @@ class ReuseRunScanner:
             self._state = self._state._replace(
                 table_keys=np.zeros(size, np.uint64), table_nodes=np.full(size, -1, np.int64)
             )
-            _rebuild_table(self._state, self._table_bits)
+            if n_nodes:
+                _rebuild_table(self._state, self._table_bits)
 
     def _make_room_for_slots(self, extra: int) -> None:
         state = self._state
@@ -536,7 +537,7 @@ class ReuseRunScanner:
         size = max(_LEAST_SLOTS, 2 * (live_slots + extra))
         tree = np.zeros(size + 1, np.int64)
         weights, requests, leaves = (np.zeros(size, np.int64) for _ in range(3))
-        kept = _renumber_slots(state, tree, weights, requests, leaves)
+        kept = _renumber_slots(state, tree, weights, requests, leaves) if n_slots else 0
         self._state = state._replace(tree=tree, weights=weights, slot_requests=requests, slot_leaves=leaves)
         self._state.counters[_N_SLOTS] = kept
         self._state.counters[_OLDEST_SLOT] = 0

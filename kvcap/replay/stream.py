@@ -160,7 +160,7 @@ def _replay_batch(
     n_requests = keyed.request_offsets.size - 1
     ids = np.arange(first_id, first_id + n_requests)
     if pool_column.null_count == n_requests:
-        yield _replay_pool(_pool(pools, None), keyed, ids)
+        yield _replay_pool(_pool(pools, None, max_depth), keyed, ids)
         return
     import pyarrow.compute as pc  # Slow to import, and most traces are one pool.
 
