@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from kvcap.errors import UsageError
-from kvcap.kernels.id_table import IdTable
 from kvcap.schema import TraceKind, trace_schema
 
 if TYPE_CHECKING:
@@ -42,6 +41,8 @@ class TransformedTrace:
     def __init__(self, trace: Trace, block_size: int | None, *, anonymize: bool) -> None:
         if trace.kind == "request_json":
             raise UsageError("this log holds text, expected token ids or hash ids: tokenize it first")
+        from kvcap.kernels.id_table import IdTable
+
         self._trace = trace
         self._anonymize = anonymize
         self._table = IdTable()
