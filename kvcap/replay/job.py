@@ -126,7 +126,12 @@ def counted(streamed: StreamedTrace, options: ReplayOptions) -> tuple[StreamedTr
 
 def block_keyer(trace: Trace, options: ReplayOptions) -> BlockKeyer:
     """Return what keys the blocks of a trace."""
-    blocks = BlockOptions(
+    return BlockKeyer(options_of_blocks(options), chained=trace.chained)
+
+
+def options_of_blocks(options: ReplayOptions) -> BlockOptions:
+    """Return what a block of a replay is."""
+    return BlockOptions(
         block_size=options.block_size,
         coarsen=options.coarsen,
         partial_block=options.partial_block,
@@ -134,7 +139,6 @@ def block_keyer(trace: Trace, options: ReplayOptions) -> BlockKeyer:
         chunk_tokens=options.chunk_tokens,
         output_blocks=options.output_blocks,
     )
-    return BlockKeyer(blocks, chained=trace.chained)
 
 
 def _observed(
