@@ -62,15 +62,11 @@ def curve_table(
 ) -> pa.Table:
     """Return the ``curve`` table of the measured requests: all pools together, then each."""
     measured = _where(runs, runs.request >= warm_up_requests)
-<<<<<<< HEAD
-    parts = [_curve_part(None, hit_curve(measured, tail_first=tail_first))]
+    parts = [curve_part(None, hit_curve(measured, tail_first=tail_first))]
     if pool_column.null_count == len(pool_column):
         return parts[0]
-    import pyarrow.compute as pc
+    import pyarrow.compute as pc  # Slow to import, and most traces are one pool.
 
-=======
-    parts = [curve_part(None, hit_curve(measured, tail_first=tail_first))]
->>>>>>> scale
     values = sorted(value for value in pc.unique(pool_column).to_pylist() if value is not None)
     for value in values:
         in_pool = pc.fill_null(pc.equal(pool_column, value), False).to_numpy()
