@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kvcap._version import __version__
-from kvcap.convert.transform import Numbering, TransformedTrace
+from kvcap.convert.transform import TransformedTrace, ids_and_offsets
 from kvcap.errors import UsageError
 from kvcap.formats import ReadOptions, ReadReport, Trace, open_trace
 from kvcap.parquet_io import ParquetSink, check_new
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Target = Literal["parquet", "mooncake"]
 
-MAX_CHECKED_IDS: Final = 1 << 22
-"""Up to so many different ids it is found out whether ids are chained: memory has an end."""
+MAX_CHECK_ENTRIES: Final = 1 << 20
+"""How much may be remembered to find out whether ids are chained: 50 MB at most."""
 
 _TEXT: Final = (
     "the log holds text, which a tokenizer turns into tokens: replay it with --tokenizer, or write its token "
@@ -147,15 +147,16 @@ def _write_parquet(
     progress: Callable[[int], None] | None,
 ) -> bool:
     """Write the trace, and return whether its ids are chained; encode beside reading."""
-    checks = trace.kind == "hash_ids" and not trace.chained
-    numbering = Numbering(MAX_CHECKED_IDS) if checks else None
+    from kvcap.kernels.chain_check import ChainCheck
+
+    check = ChainCheck(MAX_CHECK_ENTRIES) if trace.kind == "hash_ids" and not trace.chained else None
     with ParquetSink(output, trace.schema, force=options.force) as sink, _beside(sink.write) as write:
         for batch in _observed(trace, progress):
             write(batch)
-            if numbering is not None:
-                numbering.check(batch)
+            if check is not None:
+                check.add(*ids_and_offsets(batch.column("hash_ids")))
         write(None)
-        chained = trace.chained if numbering is None else numbering.is_chained
+        chained = trace.chained if check is None else check.is_chained
         sink.set_provenance(provenance(trace, read_options, options, chained=chained))
     return chained
 

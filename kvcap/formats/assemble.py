@@ -19,7 +19,7 @@ from kvcap.formats.timestamps import to_microseconds
 from kvcap.kernels.json_flags import ABOVE_INT64, NEGATIVE
 from kvcap.schema import BLOCK_TOKENS, HASH_IDS, TIMESTAMP, TOKEN_IDS, TraceKind, trace_schema
 
-MAX_BATCH_IDS: Final = 1 << 22
+MAX_BATCH_IDS: Final = 1 << 20
 _IDS_PER_ROW: Final = 16
 _CHARACTERS_PER_ID: Final = 8
 

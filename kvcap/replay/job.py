@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kvcap._version import __version__
 from kvcap.blocks import DEFAULT_PARTIAL_BLOCK, UNKNOWN_TOKENS, BlockKeyer, BlockOptions
 from kvcap.errors import EmptyTraceError, TraceError, UsageError
 from kvcap.kernels.run_tables import leading_parts, runs_within
 from kvcap.queries import ReadAccount, Results, Rules, RunInfo, resolve_capacities
-from kvcap.replay.directory import ResultsDirectory
 from kvcap.replay.options import ReplayOptions
 from kvcap.replay.policies import lookup_limits, policy_tables
 from kvcap.replay.sizing import bytes_per_token, decimal_text, max_capacity_blocks
@@ -29,6 +27,7 @@ from kvcap.replay.tables import curve_table, requests_table, reuse_runs_table
 
 if TYPE_CHECKING:
     from kvcap.formats.base import ReadReport, Trace
+    from kvcap.replay.directory import ResultsDirectory
     from kvcap.schema import TraceKind
 
 
@@ -64,6 +63,8 @@ def replay_trace(
     if out is None:
         run, tables = _replayed(trace, options, pool_column, None, progress)
         return Results(run, tables)
+    from kvcap.replay.directory import ResultsDirectory
+
     with ResultsDirectory(out, trace.schema, force=force) as directory:
         run, tables = _replayed(trace, options, pool_column, directory, progress)
         return directory.commit(run, tables)
@@ -160,7 +161,7 @@ def _observed(
 
 
 def _check_pools(batch: pa.RecordBatch, pool_column: str, report: ReadReport) -> None:
-    missing = np.flatnonzero(pc.is_null(batch.column("pool")).to_numpy(zero_copy_only=False))
+    missing = np.flatnonzero(batch.column("pool").is_null().to_numpy(zero_copy_only=False))
     if missing.size:
         request_id = batch.column("request_id")[int(missing[0])].as_py()
         raise TraceError(

@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kvcap.kernels.curve import Curve, hit_curve
 from kvcap.kernels.run_tables import WeightedRuns, ceilings, required_blocks
@@ -31,6 +30,7 @@ def requests_table(
         "input_length": streamed.input_tokens,
         "blocks": streamed.blocks,
         "cacheable_tokens": streamed.cacheable_tokens,
+        "touched_blocks": streamed.touched_blocks,
         "cold_blocks": streamed.touched_blocks - known_blocks,
         "ceiling_blocks": ceiling_blocks,
         "ceiling_tokens": ceiling_tokens,
@@ -63,6 +63,10 @@ def curve_table(
     """Return the ``curve`` table of the measured requests: all pools together, then each."""
     measured = _where(runs, runs.request >= warm_up_requests)
     parts = [curve_part(None, hit_curve(measured, tail_first=tail_first))]
+    if pool_column.null_count == len(pool_column):
+        return parts[0]
+    import pyarrow.compute as pc  # Slow to import, and most traces are one pool.
+
     values = sorted(value for value in pc.unique(pool_column).to_pylist() if value is not None)
     for value in values:
         in_pool = pc.fill_null(pc.equal(pool_column, value), False).to_numpy()
