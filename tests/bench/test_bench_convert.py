@@ -84,7 +84,8 @@ def test_converting_costs_less_than_parsing_line_by_line(log: Path, tmp_path: Pa
         cpu_seconds = run.cpu_seconds - starting.cpu_seconds
         print(
             f"kvcap convert, {'one thread' if threads else 'a thread per core'}: "
-            f"{size_mb / run.seconds:,.0f} MB/s, {plain.cpu_seconds / cpu_seconds:.1f} times less work, {run.memory / 2**20:,.0f} MiB"
+            f"{size_mb / run.seconds:,.0f} MB/s, {plain.cpu_seconds / cpu_seconds:.1f} times less work, "
+            f"{run.memory / 2**20:,.0f} MiB"
         )
         # The work, not the time: the machine may be doing something else.
         assert cpu_seconds < 2 * plain.cpu_seconds
