@@ -106,9 +106,7 @@ def test_compressed_logs_are_decoded_beside_parsing(log: Path, tmp_path: Path) -
         path.write_bytes(content)
         run = convert(path, out=tmp_path / "out.parquet")
         rate = len(data) / 1e6 / run.seconds
-        print(
-            f"\n.{name}: {rate:,.0f} MB/s of JSON Lines, {run.seconds / plain.seconds:.2f} times the plain log"
-        )
+        print(f"\n.{name}: {rate:,.0f} MB/s of JSON Lines, {run.seconds / plain.seconds:.2f} times plain")
 
 
 def test_memory_does_not_grow_with_the_log(log: Path, tmp_path: Path) -> None:
