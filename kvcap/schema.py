@@ -60,6 +60,7 @@ REQUESTS: Final = pa.schema(
         pa.field("output_length", pa.int64()),
         pa.field("blocks", pa.int64(), nullable=False),
         pa.field("cacheable_tokens", pa.int64(), nullable=False),
+        pa.field("touched_blocks", pa.int64(), nullable=False),
         pa.field("cold_blocks", pa.int64(), nullable=False),
         pa.field("ceiling_blocks", pa.int64(), nullable=False),
         pa.field("ceiling_tokens", pa.int64(), nullable=False),
@@ -69,8 +70,8 @@ REQUESTS: Final = pa.schema(
 )
 """One row per request; ``measured`` is false during warm-up. Kept columns follow.
 
-``cacheable_tokens`` are those of its prompt's blocks; ``cold_blocks`` are those that it is the first to
-leave in the cache, generated ones included.
+``cacheable_tokens`` are those of its prompt's blocks. ``touched_blocks`` are what it leaves in the cache,
+generated ones included; it is the first to leave ``cold_blocks`` of them there.
 """
 
 REUSE_RUNS: Final = pa.schema(

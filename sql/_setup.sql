@@ -22,54 +22,85 @@ CREATE MACRO nearest_rank(list_of_values, percent) AS
 -- The same of counts over windows, of which only the busy ones are listed, ascending; the rest count 0.
 CREATE MACRO rank_with_idle(busy, windows, percent) AS
     CASE WHEN windows IS NULL THEN NULL
-         ELSE coalesce(busy[greatest(0, ceil_share(windows, percent) - windows + coalesce(len(busy), 0))], 0) END;
+         ELSE coalesce(
+             busy[greatest(0, ceil_share(windows, percent) - windows + coalesce(len(busy), 0))], 0) END;
 
 -- Items of a list, or of text such as 'a, b' or '[a, b]', as text.
 CREATE MACRO items(list_or_text) AS
     CAST('[' || trim(CAST(list_or_text AS VARCHAR), '[] ') || ']' AS VARCHAR[]);
 
--- The number and the unit, in lower case, of a size such as '1.5TiB'.
+-- The number, and the unit in lower case, of a size such as '1.5TiB'.
 CREATE MACRO size_number(size) AS
-    CAST(nullif(regexp_extract(CAST(size AS VARCHAR), '^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*[A-Za-z]*\s*$', 1), '')
-        AS DECIMAL(20, 6));
+    CAST(nullif(regexp_extract(
+        CAST(size AS VARCHAR), '^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*[A-Za-z]*\s*$', 1), '') AS DECIMAL(20, 6));
 CREATE MACRO size_unit(size) AS lower(regexp_extract(CAST(size AS VARCHAR), '([A-Za-z]*)\s*$', 1));
 
--- Bytes of a size such as '1.5TiB': powers of 1000 for KB..PB, of 1024 for KiB..PiB.
-CREATE MACRO bytes(size) AS
-    CAST(floor(coalesce(
-        size_number(size) * CASE size_unit(size)
-            WHEN 'b' THEN 1
-            WHEN 'kb' THEN 1000 WHEN 'mb' THEN 1000000 WHEN 'gb' THEN 1000000000
-            WHEN 'tb' THEN 1000000000000 WHEN 'pb' THEN 1000000000000000
-            WHEN 'kib' THEN 1024 WHEN 'mib' THEN 1048576 WHEN 'gib' THEN 1073741824
-            WHEN 'tib' THEN 1099511627776 WHEN 'pib' THEN 1125899906842624
-        END,
-        error('size is ''' || CAST(size AS VARCHAR) || ''', expected a number and a unit, such as 1.5TiB')
-    )) AS BIGINT);
+-- Bytes of a unit: powers of 1000 for KB..PB, of 1024 for KiB..PiB; null for anything else.
+CREATE MACRO unit_bytes(unit) AS CASE unit
+    WHEN 'b' THEN 1
+    WHEN 'kb' THEN 1000 WHEN 'mb' THEN 1000000 WHEN 'gb' THEN 1000000000
+    WHEN 'tb' THEN 1000000000000 WHEN 'pb' THEN 1000000000000000
+    WHEN 'kib' THEN 1024 WHEN 'mib' THEN 1048576 WHEN 'gib' THEN 1073741824
+    WHEN 'tib' THEN 1099511627776 WHEN 'pib' THEN 1125899906842624
+END;
 
--- How many 'blocks' or 'tokens' a count such as '2.5Mtokens' is; null for anything else.
-CREATE MACRO count_of(size, what) AS
-    size_number(size) * CASE regexp_replace(size_unit(size), what || 's?$', '-')
-        WHEN '-' THEN 1
-        WHEN 'k-' THEN 1000 WHEN 'm-' THEN 1000000 WHEN 'g-' THEN 1000000000 WHEN 'b-' THEN 1000000000
-        WHEN 't-' THEN 1000000000000
-    END;
+-- How many blocks or tokens a unit such as 'mtokens' is; null for anything else.
+CREATE MACRO unit_count(unit) AS CASE regexp_replace(unit, '(blocks?|tokens?)$', '-')
+    WHEN '-' THEN 1
+    WHEN 'k-' THEN 1000 WHEN 'm-' THEN 1000000 WHEN 'g-' THEN 1000000000 WHEN 'b-' THEN 1000000000
+    WHEN 't-' THEN 1000000000000
+END;
+
+-- Bytes of a size such as '1.5TiB'.
+CREATE MACRO not_a_size(size) AS
+    error('size is ''' || CAST(size AS VARCHAR) || ''', expected a number and a unit, such as 1.5TiB');
+CREATE MACRO bytes(size) AS
+    CASE WHEN size_number(size) IS NULL OR unit_bytes(size_unit(size)) IS NULL THEN not_a_size(size)
+         ELSE CAST(floor(size_number(size) * unit_bytes(size_unit(size))) AS BIGINT) END;
+
+-- The capacity beyond which a run with --max-capacity knows nothing; null where nothing lies beyond.
+CREATE MACRO bound_blocks() AS (
+    SELECT CASE WHEN beyond_blocks > 0 OR forgotten_blocks > 0 THEN max_capacity_blocks END FROM run);
+
+-- Whether requests touched no other blocks than those that were looked up and may hit: no engine's rules.
+CREATE MACRO is_plain() AS (SELECT NOT compute_last_token AND NOT output_blocks FROM run);
+
+-- True, or an error where reuse runs are missing that rules or a bound left out.
+CREATE MACRO has_all_runs() AS
+    CASE WHEN is_plain() AND bound_blocks() IS NULL THEN true
+         ELSE error('this takes every reuse: replay without engine rules and without --max-capacity') END;
 
 -- Whole blocks of a capacity: a number of blocks, '5000blocks', '2.5Mtokens', 'unlimited', 'p99' (what
 -- 99 % of the measured requests required at most, at the run's target), or a size such as '2TiB'.
-CREATE MACRO capacity_blocks(capacity) AS
-    CASE
-        WHEN CAST(capacity AS VARCHAR) = 'unlimited' THEN (SELECT distinct_blocks FROM run)
-        WHEN regexp_full_match(CAST(capacity AS VARCHAR), 'p(100|[0-9]{1,2}(\.[0-9]+)?)') THEN coalesce(nearest_rank(
-            (SELECT list(required_blocks) FROM requests WHERE measured),
-            substr(CAST(capacity AS VARCHAR), 2)), 0)
-        WHEN regexp_full_match(CAST(capacity AS VARCHAR), '[0-9]+') THEN CAST(capacity AS BIGINT)
-        WHEN count_of(capacity, 'block') IS NOT NULL THEN CAST(floor(count_of(capacity, 'block')) AS BIGINT)
-        WHEN count_of(capacity, 'token') IS NOT NULL
-            THEN CAST(floor(count_of(capacity, 'token')) AS BIGINT) // (SELECT block_size FROM run)
-        ELSE bytes(capacity) // coalesce((SELECT block_bytes FROM run),
-            error('this run has no bytes per token: give capacities in blocks or tokens'))
-    END;
+CREATE MACRO parsed_capacity(capacity) AS (
+    SELECT CASE
+        WHEN content = 'unlimited' THEN coalesce(bound_blocks(), (SELECT distinct_blocks FROM run))
+        WHEN regexp_full_match(content, 'p(100|[0-9]{1,2}(\.[0-9]+)?)') THEN coalesce(nearest_rank(
+            (SELECT list(required_blocks) FROM requests WHERE measured), substr(content, 2)), 0)
+        WHEN regexp_full_match(content, '[0-9]+') THEN CAST(content AS BIGINT)
+        WHEN contains(unit, 'block') AND count IS NOT NULL THEN CAST(floor(number * count) AS BIGINT)
+        WHEN count IS NOT NULL THEN CAST(floor(number * count) AS BIGINT) // (SELECT block_size FROM run)
+        WHEN number IS NULL OR unit_size IS NULL THEN not_a_size(content)
+        WHEN (SELECT block_bytes FROM run) IS NULL
+            THEN error('this run has no bytes per token: give capacities in blocks or tokens')
+        ELSE CAST(floor(number * unit_size) AS BIGINT) // (SELECT block_bytes FROM run)
+    END
+    FROM (
+        SELECT
+            CAST(capacity AS VARCHAR) AS content,
+            size_unit(capacity) AS unit,
+            size_number(capacity) AS number,
+            unit_count(size_unit(capacity)) AS count,
+            unit_bytes(size_unit(capacity)) AS unit_size
+    ));
+
+-- The same, or an error where the run knows nothing of such a capacity.
+CREATE MACRO within_bound(blocks) AS
+    CASE WHEN blocks > bound_blocks()
+         THEN error('a capacity of ' || blocks || ' blocks is above the --max-capacity of this run')
+         ELSE blocks END;
+CREATE MACRO capacity_blocks(capacity) AS (
+    SELECT within_bound(found) FROM (SELECT parsed_capacity(capacity) AS found));
 
 -- Seconds, to the microsecond, as whole microseconds.
 CREATE MACRO microseconds(seconds) AS

@@ -1,15 +1,23 @@
 -- block_size_sensitivity: what larger blocks would do, from the same run. A block of factor blocks is known
 --     by its last one, so that its LRU depth follows from the reuse runs; an incomplete last one is no block
---     (as in replay --coarsen FACTOR --partial-block drop)
+--     (as in replay --coarsen FACTOR --partial-block drop). Not under engine rules or --max-capacity
 -- reads: requests, reuse_runs
 -- parameters: $factors (how many blocks become one, default [1, 2, 4, 8]), $capacity_blocks (capacity of each
 --     pool: blocks of the run, or text such as 2TiB, p99 or unlimited, default p99)
 -- returns: factor BIGINT, block_size BIGINT (tokens), capacity_blocks BIGINT (of this size), blocks BIGINT,
 --     distinct_blocks BIGINT (warm-up included), ceiling_blocks BIGINT, ceiling_tokens BIGINT,
 --     hit_blocks BIGINT, hit_tokens BIGINT, ceiling_token_hit_rate DOUBLE, token_hit_rate DOUBLE
+-- example:
+--     SELECT factor, block_size, pct(token_hit_rate) AS percent FROM block_size_sensitivity
+--     factor  block_size  percent
+--          1          16    64.85
+--          2          32    55.58
+--          4          64    42.35
+--          8         128    21.17
 WITH factors AS (
     SELECT factor, capacity_blocks($capacity_blocks) // factor AS capacity
     FROM (SELECT DISTINCT CAST(unnest(items($factors)) AS BIGINT) AS factor)
+    WHERE has_all_runs()
 ),
 
 -- Requests in an order that keeps each pool together, so that no sum below needs to tell pools apart: what
@@ -68,8 +76,8 @@ taken AS (
 ),
 
 -- Of those, the blocks taken from sources up to a run's own. Places are the leaves of a binary tree, one for
--- each factor, whose nodes are numbered like a heap's; the leaves up to a source's are those of at most one node
--- per level, always an even one. At a node, time alone orders what was taken; a run looks before it takes.
+-- each factor, whose nodes are numbered like a heap's; the leaves up to a source's are those of at most one
+-- node per level, always an even one. At a node, time alone orders what was taken; a run looks before it takes.
 levels AS (
     SELECT unnest(range(0, depth)) AS level, 1 << depth AS leaves
     FROM (SELECT CAST(ceil(log2(requests + 2)) AS INTEGER) AS depth FROM run)

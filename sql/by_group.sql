@@ -10,6 +10,11 @@
 --     share_of_all_hits DOUBLE (of hit tokens), ceiling_block_hit_rate_in_pool DOUBLE,
 --     block_hit_rate_in_pool DOUBLE, token_hit_rate_in_pool DOUBLE, required_p50_blocks_in_pool BIGINT,
 --     required_p99_blocks_in_pool BIGINT
+-- example:
+--     SELECT group_value, requests, hit_blocks_in_pool, pct(share_of_all_hits) AS percent FROM by_group
+--     group_value  requests  hit_blocks_in_pool  percent
+--           small         7                  25    51.02
+--           large         5                  24    48.98
 WITH members AS (
     SELECT pool, CAST(struct_extract(requests, $column_name) AS VARCHAR) AS group_value
     FROM requests

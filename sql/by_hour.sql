@@ -6,8 +6,15 @@
 --     requests BIGINT, input_tokens BIGINT, blocks BIGINT, ceiling_block_hit_rate DOUBLE,
 --     capacity_blocks BIGINT, hit_blocks BIGINT, hit_tokens BIGINT, block_hit_rate DOUBLE,
 --     token_hit_rate DOUBLE, required_p50_blocks BIGINT, required_p99_blocks BIGINT,
---     working_set_blocks BIGINT (distinct blocks that the window's requests touched; exact where timestamps
---     ascend, else at most too high)
+--     working_set_blocks BIGINT (distinct blocks that the window's requests touched; null for all windows where
+--     requests of one come between those of another, or have no timestamp: replay with --sort-by-time; null
+--     under engine rules and --max-capacity)
+-- example:
+--     SELECT window_start, requests, hit_blocks, required_p99_blocks, working_set_blocks FROM by_hour
+--            window_start  requests  hit_blocks  required_p99_blocks  working_set_blocks
+--     2023-11-14 22:00:00         6          17                   13                  18
+--     2023-11-14 23:00:00         3          16                   18                  19
+--     2023-11-15 00:00:00         3          16                   24                  16
 WITH touched_again AS (
     SELECT request_id, sum(blocks) AS blocks
     FROM measured_runs
@@ -15,6 +22,19 @@ WITH touched_again AS (
         AND window_start(timestamp, $window_seconds)
             = window_start(timestamp - to_microseconds(age_us), $window_seconds)
     GROUP BY request_id
+),
+
+contiguous AS (
+    SELECT bool_and(is_next) AS all_windows
+    FROM (
+        SELECT coalesce(window_start >= lag(window_start, 1, window_start) OVER (ORDER BY request_id), false)
+            AS is_next
+        FROM (
+            SELECT request_id, window_start(timestamp, $window_seconds) AS window_start
+            FROM requests
+            WHERE measured
+        )
+    )
 ),
 
 windows AS (
@@ -49,6 +69,7 @@ SELECT
     hit_tokens / nullif(input_tokens, 0) AS token_hit_rate,
     nearest_rank(required, 50) AS required_p50_blocks,
     nearest_rank(required, 99) AS required_p99_blocks,
-    CASE WHEN window_start IS NOT NULL THEN CAST(distinct_blocks AS BIGINT) END AS working_set_blocks
-FROM windows
+    CASE WHEN all_windows AND is_plain() AND bound_blocks() IS NULL THEN CAST(distinct_blocks AS BIGINT) END
+        AS working_set_blocks
+FROM windows, contiguous
 ORDER BY pool NULLS FIRST, window_start

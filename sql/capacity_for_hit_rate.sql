@@ -3,6 +3,13 @@
 -- parameters: $percents (list of percentages of the ceiling, default [50, 90, 95, 99])
 -- returns: pool VARCHAR (null: all together), percent DOUBLE, capacity_blocks BIGINT,
 --     capacity_bytes BIGINT (null without bytes per token), hit_blocks BIGINT
+-- example:
+--     SELECT * EXCLUDE (pool) FROM capacity_for_hit_rate
+--     percent  capacity_blocks  capacity_bytes  hit_blocks
+--          50               10          163840          26
+--          90               20          327680          45
+--          95               22          360448          47
+--          99               24          393216          49
 WITH wanted AS (
     SELECT pool, percent, ceil_share(ceiling_blocks, percent) AS needed
     FROM pool_totals, (SELECT CAST(unnest(items($percents)) AS DOUBLE) AS percent)

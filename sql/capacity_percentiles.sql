@@ -5,6 +5,13 @@
 -- returns: pool VARCHAR (null: all together), sample VARCHAR (samples: all requests; reusing: those
 --     with something to reuse), requests BIGINT, mean_blocks DOUBLE, percent DOUBLE,
 --     required_blocks BIGINT, required_bytes BIGINT (null without bytes per token)
+-- example:
+--     SELECT sample, percent, required_blocks FROM capacity_percentiles(percents := '50, 99')
+--      sample  percent  required_blocks
+--     samples       50               11
+--     samples       99               24
+--     reusing       50               13
+--     reusing       99               24
 WITH target AS (
     SELECT CASE WHEN CAST($target_percent AS VARCHAR) = 'run' THEN (SELECT run.target_percent FROM run)
         ELSE CAST($target_percent AS VARCHAR) END AS percent

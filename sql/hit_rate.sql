@@ -3,6 +3,10 @@
 -- parameters: $capacity_blocks (capacity of each pool: blocks, or text such as 2TiB, p99 or unlimited)
 -- returns: capacity_blocks BIGINT, hit_blocks BIGINT, hit_tokens BIGINT, block_hit_rate DOUBLE,
 --     reuse_hit_rate DOUBLE, prefix_hit_rate DOUBLE, token_hit_rate DOUBLE
+-- example:
+--     SELECT capacity_blocks, hit_blocks, hit_tokens, pct(token_hit_rate) AS percent FROM hit_rate(20)
+--     capacity_blocks  hit_blocks  hit_tokens  percent
+--                  20          45         720    59.55
 WITH served AS (
     SELECT
         coalesce(sum(hit_blocks), 0) AS hit_blocks,

@@ -5,6 +5,11 @@
 -- returns: pool VARCHAR (null: all together), capacity_blocks BIGINT, hit_blocks BIGINT,
 --     hit_tokens BIGINT, block_hit_rate DOUBLE, reuse_hit_rate DOUBLE, prefix_hit_rate DOUBLE,
 --     token_hit_rate DOUBLE
+-- example:
+--     SELECT capacity_blocks, hit_blocks, pct(token_hit_rate) AS percent FROM hit_rate_curve('5, 20, 320KiB')
+--     capacity_blocks  hit_blocks  percent
+--                   5          14    18.53
+--                  20          45    59.55
 WITH capacities AS (
     SELECT DISTINCT capacity_blocks(item) AS capacity
     FROM (SELECT unnest(items($capacities_blocks)) AS item)

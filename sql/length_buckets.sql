@@ -9,6 +9,12 @@
 --     share_of_all_hits DOUBLE (of hit tokens), ceiling_block_hit_rate_in_pool DOUBLE,
 --     block_hit_rate_in_pool DOUBLE, token_hit_rate_in_pool DOUBLE, required_p50_blocks_in_pool BIGINT,
 --     required_p99_blocks_in_pool BIGINT
+-- example:
+--     SELECT from_tokens, below_tokens, requests, hit_blocks_in_pool FROM length_buckets('64, 100')
+--     from_tokens  below_tokens  requests  hit_blocks_in_pool
+--               0            64         1                   0
+--              64           100         6                  17
+--             100                       5                  32
 WITH starts AS (
     SELECT DISTINCT CAST(unnest(list_append(items($bounds_tokens), '0')) AS BIGINT) AS from_tokens
 ),

@@ -2,11 +2,22 @@
 -- reads: requests, reuse_runs
 -- parameters: $capacity_blocks (capacity of each pool: blocks, or text such as 2TiB, p99 or unlimited,
 --     default p99), $ttl_seconds (time to live since the last use, none for no limit, default none)
--- returns: pool VARCHAR (null: all together), reason VARCHAR (first seen: the block was never seen before;
---     capacity: evicted, though live; ttl: expired, though within the capacity, or of unknown age; capacity
---     and ttl: either alone had sufficed; partial block: tokens that are in no block; beyond input_length:
---     negative, where a log has more blocks than its tokens fill), missed_blocks BIGINT,
+-- returns: pool VARCHAR (null: all together), reason VARCHAR (first seen: the block was never seen before,
+--     or last used beyond the --max-capacity of the run; capacity: evicted, though live; ttl: expired, though
+--     within the capacity, or of unknown age; capacity and ttl: either alone had sufficed; last token: known,
+--     but the engine computes the last token of every prompt; partial block: tokens that are in no block;
+--     beyond input_length: negative, where a log has more blocks than its tokens fill), missed_blocks BIGINT,
 --     missed_tokens BIGINT, share_of_missed_tokens DOUBLE, share_of_input_tokens DOUBLE
+-- example:
+--     SELECT reason, missed_blocks, missed_tokens FROM miss_reasons(20, ttl_seconds := 3600)
+--                  reason  missed_blocks  missed_tokens
+--              first seen             27            425
+--                capacity              0              0
+--                     ttl              9            144
+--        capacity and ttl              4             64
+--              last token              0              0
+--           partial block              0              0
+--     beyond input_length              0              0
 WITH limits AS (
     SELECT
         capacity_blocks($capacity_blocks) AS capacity,
@@ -32,18 +43,26 @@ known AS (
     SELECT pool, 'capacity and ttl', blocks - kept, tokens_per_block FROM parts WHERE NOT is_live
 ),
 
+-- Blocks of a prompt that were known but may not hit are its last ones.
+asked AS (
+    SELECT
+        *,
+        least(blocks, touched_blocks - cold_blocks) AS known_blocks,
+        CASE WHEN known_blocks = blocks THEN cacheable_tokens ELSE ceiling_tokens END AS known_tokens
+    FROM requests
+    WHERE measured
+),
+
 missed AS (
     SELECT pool, reason, blocks, blocks * tokens_per_block AS tokens FROM known
     UNION ALL
-    SELECT pool, 'first seen', blocks - ceiling_blocks, cacheable_tokens - ceiling_tokens
-    FROM requests
-    WHERE measured
+    SELECT pool, 'first seen', blocks - known_blocks, cacheable_tokens - known_tokens FROM asked
     UNION ALL
-    SELECT pool, 'partial block', 0, greatest(0, input_length - cacheable_tokens) FROM requests WHERE measured
+    SELECT pool, 'last token', known_blocks - ceiling_blocks, known_tokens - ceiling_tokens FROM asked
     UNION ALL
-    SELECT pool, 'beyond input_length', 0, least(0, input_length - cacheable_tokens)
-    FROM requests
-    WHERE measured
+    SELECT pool, 'partial block', 0, greatest(0, input_length - cacheable_tokens) FROM asked
+    UNION ALL
+    SELECT pool, 'beyond input_length', 0, least(0, input_length - cacheable_tokens) FROM asked
 ),
 
 summed AS (
@@ -62,9 +81,13 @@ SELECT
     coalesce(tokens, 0) / nullif(input_tokens, 0) AS share_of_input_tokens
 FROM pool_totals
 CROSS JOIN (
-    SELECT unnest(['first seen', 'capacity', 'ttl', 'capacity and ttl', 'partial block', 'beyond input_length'])
-        AS reason,
-    generate_subscripts([1, 2, 3, 4, 5, 6], 1) AS place
+    SELECT unnest(listed) AS reason, generate_subscripts(listed, 1) AS place
+    FROM (
+        SELECT [
+            'first seen', 'capacity', 'ttl', 'capacity and ttl', 'last token', 'partial block',
+            'beyond input_length'
+        ] AS listed
+    )
 ) AS reasons
 LEFT JOIN summed ON pool_totals.pool IS NOT DISTINCT FROM summed.pool AND reasons.reason = summed.reason
 ORDER BY pool_totals.pool NULLS FIRST, place

@@ -6,6 +6,13 @@
 --     ideal_prefill_speedup DOUBLE (over computing every prompt token; at most 1000),
 --     filled BOOLEAN (whether the warm-up requests, or without a warm-up all of them, fill the capacity),
 --     dropped_requests BIGINT (larger than the cache)
+-- example:
+--     SELECT policy, capacity_blocks, hit_blocks, pct(token_hit_rate) AS percent, filled FROM policy_hit_rates
+--     policy  capacity_blocks  hit_blocks  percent  filled
+--       fifo               10          18    23.82    True
+--       fifo               20          38    50.29    True
+--        lru               10          26    34.41    True
+--        lru               20          45    59.55    True
 WITH asked AS (
     SELECT pool, sum(blocks) AS blocks, sum(input_length) AS input_tokens
     FROM requests

@@ -1,12 +1,19 @@
 -- prefix_hotness: the shared prefixes that earn most, with unlimited storage. Prompts are cut where paths
 --     part, so that each segment's blocks are shared by the same requests, and segments never overlap: their
---     reused blocks add up to the ceiling
+--     reused blocks add up to the ceiling. Not under engine rules or --max-capacity
 -- reads: requests, reuse_runs
 -- parameters: $rows (how many segments, default 20)
 -- returns: pool VARCHAR, first_request_id BIGINT (the request that brought the segment), prefix_blocks BIGINT
 --     (where the segment ends, from the start of the prompt), segment_blocks BIGINT, segment_bytes BIGINT
 --     (null without bytes per token), reuses BIGINT (measured requests that found it), reused_blocks BIGINT
 --     (segment_blocks * reuses), share_of_ceiling DOUBLE
+-- example:
+--     SELECT first_request_id, prefix_blocks, segment_blocks, reuses FROM prefix_hotness(rows := 4)
+--     first_request_id  prefix_blocks  segment_blocks  reuses
+--                    0              3               3       7
+--                    3              3               3       3
+--                    0              6               3       2
+--                    1              5               2       2
 WITH RECURSIVE known AS (
     -- How far the prefix of each request was known, and which request used its last block most recently.
     SELECT
@@ -14,6 +21,7 @@ WITH RECURSIVE known AS (
         max(first_block + blocks) AS known_blocks,
         max_by(source_request_id, first_block) AS sharer
     FROM reuse_runs
+    WHERE has_all_runs()
     GROUP BY request_id
 ),
 

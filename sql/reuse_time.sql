@@ -7,6 +7,12 @@
 --     DOUBLE (inclusive; null in the last range), is_known BOOLEAN (false: a request without a timestamp),
 --     hit_blocks BIGINT, hit_tokens BIGINT, share_of_hits DOUBLE (of hit blocks), share_so_far DOUBLE
 --     (of hit blocks no older than to_seconds)
+-- example:
+--     SELECT over_seconds, to_seconds, hit_blocks, pct(share_so_far) AS percent FROM reuse_time('60, 3600')
+--     over_seconds  to_seconds  hit_blocks  percent
+--                           60           9    18.37
+--               60        3600          27    73.47
+--             3600                      13      100
 WITH ends AS (
     SELECT DISTINCT microseconds(item) AS to_us FROM (SELECT unnest(items($ages_seconds)) AS item)
     UNION ALL

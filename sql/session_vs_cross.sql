@@ -4,8 +4,14 @@
 --     default unlimited)
 -- returns: pool VARCHAR (null: all together), last_used_by VARCHAR (same session, other session, or no
 --     session: one of the two requests has none), hit_blocks BIGINT, hit_tokens BIGINT,
---     share_of_hits DOUBLE (of hit tokens), block_hit_rate DOUBLE and token_hit_rate DOUBLE (parts of the
+--     share_of_hits DOUBLE (of hit tokens), block_hit_rate DOUBLE, token_hit_rate DOUBLE (parts of the
 --     pool's rates: they add up to them)
+-- example:
+--     SELECT last_used_by, hit_blocks, pct(share_of_hits) AS percent FROM session_vs_cross
+--      last_used_by  hit_blocks  percent
+--      same session          28    57.14
+--     other session          21    42.86
+--        no session           0        0
 WITH served AS (
     SELECT
         pool,

@@ -11,6 +11,11 @@
 --     to the last measured request, idle ones included; null without timestamps),
 --     read_bytes_per_second_p50 DOUBLE, read_bytes_per_second_p99 DOUBLE (bytes are null without bytes per
 --     token)
+-- example:
+--     SELECT tier_name, hit_blocks, read_blocks_per_second_p99 FROM tiers('hbm=10, dram=160KiB')
+--     tier_name  hit_blocks  read_blocks_per_second_p99
+--           hbm          26                         0.1
+--          dram          19                   0.0833333
 WITH listed AS (
     SELECT unnest(items($tiers)) AS item, generate_subscripts(items($tiers), 1) AS tier
 ),
@@ -35,7 +40,13 @@ reaching AS (
 ),
 
 ranges AS (
-    SELECT *, coalesce(lag(to_depth) OVER (ORDER BY tier), 0) AS from_depth FROM reaching
+    SELECT
+        tier,
+        tier_name,
+        capacity,
+        coalesce(lag(to_depth) OVER (ORDER BY tier), 0) AS from_depth,
+        within_bound(to_depth) AS to_depth
+    FROM reaching
 ),
 
 reads AS (

@@ -5,10 +5,18 @@
 --     default p99), $order_by (held, hits or p99, default held), $rows (how many sessions, default 20),
 --     $moments (how many evenly spaced moments the cache is looked at, default 20)
 -- returns: session_id VARCHAR (null: requests without one), requests BIGINT, input_tokens BIGINT,
---     held_blocks DOUBLE (blocks in the cache that the session used last, mean over the moments),
+--     held_blocks DOUBLE (blocks in the cache that the session used last, mean over the moments; null
+--     under engine rules),
 --     held_bytes DOUBLE (null without bytes per token), share_of_held DOUBLE, hit_blocks_in_pool BIGINT,
 --     hit_tokens_in_pool BIGINT, share_of_all_hits DOUBLE (of hit tokens), p99_requests BIGINT (requests that
 --     required the p99 over all requests or more), max_required_blocks BIGINT
+-- example:
+--     SELECT session_id, held_blocks, hit_blocks_in_pool, p99_requests FROM top_sessions(20)
+--     session_id  held_blocks  hit_blocks_in_pool  p99_requests
+--            ann      5.16667                  14             0
+--            bob      4.58333                  12             1
+--            eve      4.16667                  11             0
+--            dan            2                   8             0
 WITH limits AS (
     SELECT
         capacity_blocks($capacity_blocks) AS capacity,
@@ -19,7 +27,7 @@ moments AS (
     SELECT DISTINCT warm_up_requests
         + CAST(ceil((requests - warm_up_requests) * step / CAST($moments AS BIGINT)) AS BIGINT) - 1 AS moment
     FROM run, (SELECT unnest(range(1, CAST($moments AS BIGINT) + 1)) AS step)
-    WHERE requests > warm_up_requests
+    WHERE requests > warm_up_requests AND is_plain()
 ),
 
 -- A request's blocks that nobody has used since: all of them at first, fewer after each reuse run.

@@ -1,5 +1,6 @@
 -- ttl_surface: hit rates of LRU with a time to live, over TTL and capacity. A block hits iff its depth is
---     below the capacity and it was used at most the TTL ago; every use starts its time anew
+--     below the capacity and it was used at most the TTL ago; every use starts its time anew. A TTL needs
+--     timestamps
 -- reads: requests, reuse_runs
 -- parameters: $ttls_seconds (list of times to live, none for no limit, default [60, 300, 900, 1800, 3600,
 --     7200, 21600, 86400, none]), $capacities_blocks (list of capacities of each pool: blocks, or text such
@@ -7,7 +8,16 @@
 -- returns: pool VARCHAR (null: all together), ttl_seconds DOUBLE (null: no limit), capacity_blocks BIGINT,
 --     capacity_bytes BIGINT (null without bytes per token), hit_blocks BIGINT, hit_tokens BIGINT,
 --     block_hit_rate DOUBLE, token_hit_rate DOUBLE, unknown_age_blocks BIGINT (blocks within the capacity
---     that miss since a request has no timestamp). A TTL needs at least some timestamps
+--     that miss since a request has no timestamp)
+-- example:
+--     SELECT ttl_seconds, capacity_blocks, hit_blocks FROM ttl_surface('60, 3600, none', '10, 20')
+--     ttl_seconds  capacity_blocks  hit_blocks
+--              60               10           9
+--              60               20           9
+--            3600               10          26
+--            3600               20          36
+--                               10          26
+--                               20          45
 WITH ttls AS (
     SELECT DISTINCT
         CASE WHEN item = 'none' THEN NULL WHEN has_timestamps() THEN microseconds(item) END AS ttl_us

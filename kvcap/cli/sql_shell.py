@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,12 +14,13 @@ from kvcap.cli.rows import write_rows
 from kvcap.errors import KvcapError, UsageError
 
 if TYPE_CHECKING:
-    from kvcap.queries import Results
+    from kvcap.queries import History, Results
 
 FORMATS: Final = ("table", "csv", "json")
 _PROMPT: Final = "kvcap> "
 _CONTINUED: Final = "  ...> "
 _MAX_HISTORY: Final = 5000
+_LITERAL: Final = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*")
 _COLUMNS: Final = "SELECT DISTINCT column_name AS name FROM duckdb_columns() WHERE NOT internal"
 
 HELP: Final = """\
@@ -49,7 +51,7 @@ class SqlShell:
     """
 
     def __init__(
-        self, results: Results, form: str, *, read_line: Callable[[str], str], interactive: bool
+        self, results: Results | History, form: str, *, read_line: Callable[[str], str], interactive: bool
     ) -> None:
         self._results = results
         self._form = form
@@ -99,7 +101,7 @@ class SqlShell:
             pending = f"{pending}\n{line}" if pending else line
             if not pending.strip():
                 pending = ""
-            elif pending.rstrip().endswith(";"):
+            elif _is_complete(pending):
                 yield pending.strip()
                 pending = ""
 
@@ -112,6 +114,12 @@ class SqlShell:
             self._form = arguments[0]
         else:
             raise UsageError(f"{' '.join((name, *arguments))!r} is no command, see .help")
+
+
+def _is_complete(text: str) -> bool:
+    """Return whether SQL ends with a semicolon that is in no string and no comment."""
+    bare = _LITERAL.sub("", text).rstrip()
+    return bare.endswith(";") and "'" not in bare and '"' not in bare
 
 
 def print_queries(name: str | None = None) -> None:
@@ -128,7 +136,7 @@ def print_queries(name: str | None = None) -> None:
             print(f"    -p {parameter.name}=...  {parameter.meaning} ({default})")
 
 
-def run_shell(results: Results, form: str) -> None:
+def run_shell(results: Results | History, form: str) -> None:
     """Run a shell on standard input, with history and completion on a terminal."""
     if not sys.stdin.isatty():
         SqlShell(results, form, read_line=lambda _: input(), interactive=False).run()
@@ -146,7 +154,7 @@ def history_path() -> Path:
 
 
 @contextmanager
-def line_editing(results: Results, history: Path) -> Iterator[None]:
+def line_editing(results: Results | History, history: Path) -> Iterator[None]:
     """Give :func:`input` a history that outlives the shell, and completion of names.
 
     Without readline, as on Windows, lines are read as they come.
@@ -176,7 +184,7 @@ def line_editing(results: Results, history: Path) -> Iterator[None]:
             readline.write_history_file(history)
 
 
-def completion_words(results: Results) -> list[str]:
+def completion_words(results: Results | History) -> list[str]:
     """Return the names of views, columns and queries, in order."""
     from kvcap.queries import list_queries
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 STORAGE_VERSION: Final = "v1.4.0"
 """The oldest DuckDB that kvcap works with reads the file."""
 
-_TABLES: Final = ("requests", "reuse_runs", "curve", "run")
-
 
 def write_database(results: Results, path: str | PathLike[str], *, force: bool = False) -> None:
     """Write the tables, macros, views and named queries of a replay to a DuckDB file.
@@ -57,8 +55,10 @@ def write_database(results: Results, path: str | PathLike[str], *, force: bool =
 
 def _write(results: Results, path: Path) -> None:
     with duckdb.connect(str(path), config={"storage_compatibility_version": STORAGE_VERSION}) as connection:
-        for name in _TABLES:
+        names = {*results.table_names, "run"} - {"trace"}
+        for name in sorted(names):
             connection.from_arrow(results.table(name)).create(name)
         connection.execute(setup_sql())
         for query in list_queries():
-            connection.execute(query.macro_sql)
+            if set(query.reads) <= names:
+                connection.execute(query.macro_sql)

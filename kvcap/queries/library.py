@@ -6,7 +6,8 @@ A header is comment lines in this order; a purpose or list may go on over furthe
     -- reads: tables
     -- parameters: $name (what it is, default VALUE), $other (what it is)
     -- returns: column TYPE, ...
-    -- example: -p name=VALUE
+    -- example:
+    --     SQL text that asks it
     --     rows as the command line prints them
 
 A parameter without a default must be given. Values are passed as text and cast by the query itself.
@@ -53,14 +54,14 @@ class NamedQuery:
     header
         The whole header, without the comment marks.
     example
-        What ``kvcap sql`` was given after ``--query NAME``, and the lines that it printed.
+        SQL text that asks the query, and the lines that the command line prints for it.
     sql
         The SELECT, with ``$name`` for parameters.
     """
 
     name: str
     purpose: str
-    reads: str
+    reads: tuple[str, ...]
     parameters: tuple[QueryParameter, ...]
     returns: str
     header: str
@@ -156,11 +157,11 @@ def _parse(name: str, text: str) -> NamedQuery:
     return NamedQuery(
         name=name,
         purpose=joined[name],
-        reads=joined["reads"],
+        reads=tuple(joined["reads"].split(", ")),
         parameters=_parse_parameters(joined["parameters"]),
         returns=joined["returns"],
         header="\n".join(header),
-        example=tuple(line.removeprefix(_INDENT) for line in sections.get("example", [])),
+        example=tuple(line.removeprefix(_INDENT) for line in sections["example"] if line),
         sql="\n".join(lines[n_header:]).strip(),
     )
 

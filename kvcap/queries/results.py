@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from kvcap.errors import QueryError, SchemaError
-from kvcap.queries.library import NamedQuery, list_queries, load_query, setup_sql
+from kvcap.queries.library import list_queries, load_query, setup_sql
 from kvcap.queries.run_info import RunInfo
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Results:
                 self._connection.read_parquet(str(table)).create_view(name)
             else:
                 self._connection.register(name, table)
-        self._connection.register("run", _run_table(run))
+        self._connection.register("run", run_table(run))
         self._connection.execute(setup_sql())
         self._unnamed = {query.name: query for query in list_queries()}
 
@@ -88,8 +88,9 @@ class Results:
             If it does not parse or run.
         """
         # Binding every query takes longer than most answers: only those that the text names are created.
-        for query in self._named_in(text):
-            self._connection.execute(query.macro_sql)
+        for name in set(re.findall(r"\w+", text.lower())) & self._unnamed.keys():
+            self._execute(name, self._unnamed[name].macro_sql, None)
+            del self._unnamed[name]
         return self._execute(text, text, parameters)
 
     def query(self, name: str, **parameters: object) -> pa.Table:
@@ -105,10 +106,6 @@ class Results:
         query = load_query(name)
         bound = query.bind({key: str(value) for key, value in parameters.items()})
         return self._execute(query.name, query.sql, bound)
-
-    def _named_in(self, text: str) -> list[NamedQuery]:
-        words = set(re.findall(r"\w+", text.lower()))
-        return [self._unnamed.pop(name) for name in words & self._unnamed.keys()]
 
     def _execute(self, label: str, text: str, parameters: Mapping[str, Any] | None) -> pa.Table:
         try:
@@ -146,7 +143,8 @@ def open_results(directory: str | Path) -> Results:
     return Results(run, present)
 
 
-def _run_table(run: RunInfo) -> pa.Table:
+def run_table(run: RunInfo) -> pa.Table:
+    """Return the ``run`` view: one row with every field but those that are records of their own."""
     columns = {}
     for name, value in run.scalars().items():
         arrow_type = (

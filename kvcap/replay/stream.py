@@ -139,9 +139,8 @@ def stream(
 def _cacheable_tokens(keyed: KeyedRequests) -> Int64Array:
     """Return the sum of the weights of each prompt's blocks: int64 (n_requests,)."""
     if keyed.block_tokens is not None:
-        summed = np.concatenate([np.zeros(1, np.int64), np.cumsum(keyed.block_tokens, dtype=np.int64)])
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(keyed.prompt_blocks)])
-        explicit: Int64Array = np.diff(summed[offsets])
+        summed = _offsets(keyed.block_tokens.astype(np.int64))
+        explicit: Int64Array = np.diff(summed[_offsets(keyed.prompt_blocks)])
         return explicit
     filled_blocks = -(-keyed.covered_tokens // keyed.block_size)
     # Blocks beyond what the prompt fills weigh one token each.

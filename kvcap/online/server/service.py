@@ -1,10 +1,14 @@
-"""The queue in arrival order, and the one thread that owns the estimator. No HTTP here."""
+"""The queue in arrival order, and the estimator at its end. No HTTP here.
+
+A lock keeps the estimator to one user at a time. What takes long (large batches, saving a state) runs in a
+thread; the few requests that are usually ready are observed on the event loop, which costs less than to
+hand them over.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,7 +16,8 @@ from typing import Any, Final, TypeVar
 
 from kvcap.errors import KvcapError, RequestRefusedError, UsageError
 from kvcap.online.estimator import Estimator, ObservedBatch, Snapshot
-from kvcap.online.server.incoming import Incoming, joined, stamped
+from kvcap.online.server.arrivals import Arrivals, Ticket
+from kvcap.online.server.incoming import Incoming, joined
 from kvcap.online.server.keeper import Keeper
 from kvcap.online.server.metrics import Metrics
 from kvcap.online.server.options import ServeOptions
@@ -22,23 +27,9 @@ _T = TypeVar("_T")
 
 _MAX_BATCH_IDS: Final = 1 << 20
 """Ids after which waiting requests are handed on; keeps answers quick under load."""
+_MAX_INLINE_IDS: Final = 1 << 16
+"""Ids that are observed on the event loop: well under a millisecond."""
 _TICK_S: Final = 0.5
-RETRY_AFTER_S: Final = 1
-
-
-@dataclass(eq=False)
-class _Ticket:
-    """A place in the queue, taken when requests arrive and filled when they are tokenized."""
-
-    arrived_us: int
-    n_bytes: int
-    answer: asyncio.Future[ObservedBatch]
-    incoming: Incoming | None = None
-    given_up: bool = False
-
-    @property
-    def ready(self) -> bool:
-        return self.incoming is not None or self.given_up
 
 
 @dataclass(frozen=True)
@@ -73,20 +64,17 @@ class Service:
         self.restored = self._estimator.n_requests
         self.started_at = time.time()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kvcap-estimator")
-        self._queue: deque[_Ticket] = deque()
-        self._queued_bytes = 0
+        self._arrivals = Arrivals(options.limits)
         self._own_clock = True
-        self._wake = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._consumer: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
         self._finalizing: asyncio.Task[Finalized] | None = None
         self._broken: Exception | None = None
 
     @property
     def pending(self) -> int:
         """Bodies that wait for their answer."""
-        return len(self._queue)
+        return len(self._arrivals)
 
     @property
     def broken(self) -> str | None:
@@ -106,7 +94,7 @@ class Service:
 
     def start(self) -> None:
         """Begin to observe; call it on the running loop."""
-        self._consumer = asyncio.create_task(self._consume())
+        self._tasks = [asyncio.create_task(self._consume()), asyncio.create_task(self._tick())]
 
     async def submit(self, incoming: Incoming, n_bytes: int) -> ObservedBatch:
         """Queue requests that need no tokenizing, and return what they found.
@@ -117,10 +105,10 @@ class Service:
             With status 409 when finalized, 429 when the queue is full, 422 when they do not fit those
             before, 503 when something is broken.
         """
-        ticket = self._take_ticket(n_bytes)
+        ticket = self._take_place(n_bytes)
         if incoming.requests.timestamps_us is not None:
             self._own_clock = False
-        self._fill(ticket, incoming)
+        self._arrivals.fill(ticket, incoming)
         return await ticket.answer
 
     async def submit_work(
@@ -138,15 +126,14 @@ class Service:
         KvcapError
             What ``work`` raises, or what :meth:`submit` does.
         """
-        ticket = self._take_ticket(n_bytes)
+        ticket = self._take_place(n_bytes)
         try:
             incoming, seconds = await asyncio.get_running_loop().run_in_executor(executor, _timed, work)
         except BaseException:
-            ticket.given_up = True
-            self._wake.set()
+            self._arrivals.give_up(ticket)
             raise
         self.metrics.tokenize_seconds.observe(seconds)
-        self._fill(ticket, incoming)
+        self._arrivals.fill(ticket, incoming)
         return await ticket.answer, seconds
 
     async def snapshot(self) -> Snapshot:
@@ -164,74 +151,55 @@ class Service:
         return await asyncio.shield(self._finalizing)
 
     async def close(self) -> None:
-        """Observe what waits, and keep everything."""
-        await self._idle.wait()
-        if self._consumer is not None:
-            self._consumer.cancel()
-            await asyncio.gather(self._consumer, return_exceptions=True)
+        """Observe what waits, and keep everything; what cannot be kept shows in :attr:`broken`."""
+        await self._arrivals.idle.wait()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._finalizing is not None:
             await asyncio.gather(self._finalizing, return_exceptions=True)
-        await self._in_thread(self._keep_all)
+        if self._broken is None:
+            try:
+                await self._in_thread(self._keep_all)
+            except Exception as error:
+                self._broken = error
         self._thread.shutdown(wait=True)
         self._keeper.close()
 
-    def _take_ticket(self, n_bytes: int) -> _Ticket:
+    def _take_place(self, n_bytes: int) -> Ticket:
         if self._broken is not None:
             raise RequestRefusedError(503, f"the service has stopped observing: {self._broken}")
         if self.finalized:
             raise RequestRefusedError(409, "the service is finalized, no further requests are taken")
-        limits = self.options.limits
-        too_large = self._queue and self._queued_bytes + n_bytes > limits.max_pending_bytes
-        if len(self._queue) >= limits.max_pending or too_large:
-            raise RequestRefusedError(
-                429, f"{len(self._queue)} requests wait, no more are taken now", RETRY_AFTER_S
-            )
-        answer: asyncio.Future[ObservedBatch] = asyncio.get_running_loop().create_future()
-        ticket = _Ticket(time.time_ns() // 1000, n_bytes, answer)
-        self._queue.append(ticket)
-        self._queued_bytes += n_bytes
-        self._idle.clear()
-        return ticket
-
-    def _fill(self, ticket: _Ticket, incoming: Incoming) -> None:
-        ticket.incoming = stamped(incoming, ticket.arrived_us)
-        self._wake.set()
+        return self._arrivals.take(n_bytes)
 
     async def _consume(self) -> None:
         while True:
-            try:
-                await asyncio.wait_for(self._wake.wait(), _TICK_S)
-            except asyncio.TimeoutError:
-                await self._tick()
-                continue
-            self._wake.clear()
-            while tickets := self._ready_tickets():
+            await self._arrivals.wait()
+            while tickets := self._arrivals.ready(_MAX_BATCH_IDS):
                 await self._answer(tickets)
-            if not self._queue:
-                self._idle.set()
 
     async def _tick(self) -> None:
-        try:
-            await self._in_thread(self._keep_up)
-        except Exception as error:
-            self._broken = error
+        while True:
+            await asyncio.sleep(_TICK_S)
+            await self._keep_up()
 
-    def _ready_tickets(self) -> list[_Ticket]:
-        """Take what is ready at the head of the queue, as much as one batch holds."""
-        taken: list[_Ticket] = []
-        n_ids = 0
-        while self._queue and self._queue[0].ready and n_ids < _MAX_BATCH_IDS:
-            ticket = self._queue.popleft()
-            self._queued_bytes -= ticket.n_bytes
-            if ticket.incoming is not None:
-                taken.append(ticket)
-                n_ids += ticket.incoming.requests.ids.size
-        return taken
+    async def _keep_up(self) -> None:
+        if self._broken is None and self._keeper.due():
+            try:
+                await self._in_thread(self._keeper.keep_up, self._estimator)
+            except Exception as error:
+                self._broken = error
 
-    async def _answer(self, tickets: list[_Ticket]) -> None:
+    async def _answer(self, tickets: list[Ticket]) -> None:
         incoming = [ticket.incoming for ticket in tickets if ticket.incoming is not None]
+        n_ids = sum(part.requests.ids.size for part in incoming)
         try:
-            results = await self._in_thread(self._observe, incoming)
+            if n_ids > _MAX_INLINE_IDS:
+                results = await self._in_thread(self._observe, incoming)
+            else:
+                async with self._lock:
+                    results = self._observe(incoming)
         except Exception as error:
             self._broken = error
             results = [RequestRefusedError(503, f"the service has stopped observing: {error}")] * len(tickets)
@@ -244,9 +212,10 @@ class Service:
             self.metrics.total_seconds.observe((now_us - ticket.arrived_us) / 1e6)
             if not ticket.answer.done():
                 ticket.answer.set_result(result)
+        await self._keep_up()
 
     def _observe(self, parts: Sequence[Incoming]) -> list[ObservedBatch | KvcapError]:
-        """Observe and log requests; runs in the estimator's thread."""
+        """Observe and log requests."""
         begin = time.perf_counter()
         results: list[ObservedBatch | KvcapError] = []
         try:
@@ -260,7 +229,6 @@ class Service:
         except UsageError:
             results = [self._observe_alone(part) for part in parts]
         self.metrics.simulate_seconds.observe(time.perf_counter() - begin)
-        self._keep_up()
         return results
 
     def _observe_alone(self, part: Incoming) -> ObservedBatch | KvcapError:
@@ -275,15 +243,12 @@ class Service:
         self.metrics.observed(observed)
         self._keeper.record(observed.first_request, incoming)
 
-    def _keep_up(self) -> None:
-        self._keeper.keep_up(self._estimator)
-
     def _keep_all(self) -> None:
         self._keeper.save(self._estimator)
         self._keeper.flush()
 
     async def _finalize(self) -> Finalized:
-        await self._idle.wait()
+        await self._arrivals.idle.wait()
         await self._in_thread(self._keep_all)
         options = self.options
         files = self._keeper.log_files()
@@ -298,7 +263,8 @@ class Service:
         )
 
     async def _in_thread(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+        async with self._lock:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
 
 def _timed(work: Callable[[], Incoming]) -> tuple[Incoming, float]:
