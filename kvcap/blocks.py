@@ -235,7 +235,10 @@ class BlockKeyer:
         return replace(keyed, block_keys=keys, request_offsets=offsets, output_tokens=output_tokens)
 
     def _hash_block_size(self, column: pa.Array) -> int:
-        sizes = column.unique().drop_null().to_pylist()
+        # Arrow's own unique would import pyarrow.compute, which takes as long as a small replay's pass.
+        declared = column.to_numpy(zero_copy_only=False)
+        known = declared[declared == declared] if column.null_count < len(column) else []
+        sizes = [int(size) for size in np.unique(known)]
         if self._declared_block_size is not None:
             sizes = sorted({self._declared_block_size, *sizes})
         if len(sizes) > 1:

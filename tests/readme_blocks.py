@@ -1,7 +1,8 @@
 """The generated parts of README.md: transcripts of commands, and tables of options.
 
 A block stands between ``<!-- transcript: kvcap ... -->``, ``<!-- commands: all -->``,
-``<!-- options: all -->`` or ``<!-- queries: all -->`` and ``<!-- end -->``. ``pytest tests/docs --overwrite-docs`` writes them again.
+``<!-- options: all -->`` or ``<!-- queries: all -->`` and ``<!-- end -->``. ``pytest tests/docs
+--overwrite-docs`` writes them again.
 """
 
 from __future__ import annotations

@@ -358,7 +358,8 @@ class ReuseRunScanner:
             self._state = self._state._replace(
                 table_keys=np.zeros(size, np.uint64), table_nodes=np.full(size, -1, np.int64)
             )
-            rebuild_table(self._state, self._table_bits)
+            if n_nodes:
+                rebuild_table(self._state, self._table_bits)
 
     def _make_room_for_slots(self, extra: int) -> None:
         state = self._state
@@ -375,7 +376,8 @@ class ReuseRunScanner:
                 slot_requests=_resized(state.slot_requests, size),
                 slot_leaves=_resized(state.slot_leaves, size),
             )
-        _renumber_slots(self._state)
+        if n_slots:
+            _renumber_slots(self._state)
 
 
 def _resized(array: Int64Array, size: int) -> Int64Array:
