@@ -7,6 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 _Item = TypeVar("_Item")
@@ -52,6 +53,22 @@ def map_in_order(
         stopped.set()
         executor.shutdown(wait=True, cancel_futures=True)
         feeder.join(timeout=1.0)
+
+
+def ahead(items: Iterable[_Item], threads: int) -> Iterator[_Item]:
+    """Yield items that a thread of its own draws meanwhile, a few ahead; with one thread, as they are."""
+    return map_in_order(_same, items, threads)
+
+
+def close_batches(batches: Iterator[object] | None) -> None:
+    """Close a generator, unless a thread is drawing from it, which stops after that."""
+    if batches is not None:
+        with suppress(ValueError):
+            batches.close()  # type: ignore[attr-defined]
+
+
+def _same(item: _Item) -> _Item:
+    return item
 
 
 def _feed(

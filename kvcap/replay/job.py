@@ -17,6 +17,7 @@ import pyarrow as pa
 from kvcap._version import __version__
 from kvcap.blocks import DEFAULT_PARTIAL_BLOCK, UNKNOWN_TOKENS, BlockKeyer, BlockOptions
 from kvcap.errors import EmptyTraceError, TraceError, UsageError
+from kvcap.formats.parallel import ahead, default_threads
 from kvcap.kernels.run_tables import leading_parts, runs_within
 from kvcap.queries import ReadAccount, Results, Rules, RunInfo, resolve_capacities
 from kvcap.replay.options import ReplayOptions
@@ -48,6 +49,7 @@ def replay_trace(
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
     progress: Callable[[int], None] | None = None,
+    threads: int | None = None,
 ) -> Results:
     """Replay an open trace and return its results, kept in ``out`` where that is given.
 
@@ -61,12 +63,12 @@ def replay_trace(
     if trace.kind == "request_json":
         raise UsageError("this log holds text: give --tokenizer to replay it, or run `kvcap tokenize` first")
     if out is None:
-        run, tables = _replayed(trace, options, pool_column, None, progress)
+        run, tables = _replayed(trace, options, pool_column, None, progress, threads)
         return Results(run, tables)
     from kvcap.replay.directory import ResultsDirectory
 
     with ResultsDirectory(out, trace.schema, force=force) as directory:
-        run, tables = _replayed(trace, options, pool_column, directory, progress)
+        run, tables = _replayed(trace, options, pool_column, directory, progress, threads)
         return directory.commit(run, tables)
 
 
@@ -76,11 +78,17 @@ def _replayed(
     pool_column: str | None,
     directory: ResultsDirectory | None,
     progress: Callable[[int], None] | None,
+    threads: int | None,
 ) -> tuple[RunInfo, dict[str, pa.Table]]:
     """Return the metadata and the tables of a replay."""
-    batches = _observed(trace, directory, progress, pool_column)
+    threads = threads or default_threads()
+    batches = _observed(trace, directory, progress, pool_column, threads)
     streamed = stream(
-        batches, trace.schema, block_keyer(trace, options), partial(max_capacity_blocks, options)
+        batches,
+        trace.schema,
+        block_keyer(trace, options),
+        partial(max_capacity_blocks, options),
+        threads,
     )
     if streamed.blocks.size == 0:
         raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
@@ -146,10 +154,11 @@ def _observed(
     directory: ResultsDirectory | None,
     progress: Callable[[int], None] | None,
     pool_column: str | None,
+    threads: int,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a trace, keeping and counting them on the way."""
     n_requests = 0
-    for batch in trace.batches():
+    for batch in ahead(trace.batches(), threads):
         if pool_column is not None:
             _check_pools(batch, pool_column, trace.report)
         if directory is not None:
