@@ -2,7 +2,7 @@
 
 import sys
 
-from kvcap.cli import main
+from kvcap.cli import run_process
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_process())

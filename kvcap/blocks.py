@@ -12,7 +12,6 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kvcap.errors import UsageError
 from kvcap.kernels.engine_rules import generated_blocks, with_private_blocks
@@ -226,7 +225,8 @@ class BlockKeyer:
         unseen_tokens = output_tokens
         if "output_ids" in batch.schema.names:
             ids = batch.column("output_ids")
-            lengths = pc.list_value_length(ids).fill_null(UNKNOWN_TOKENS).to_numpy(zero_copy_only=False)
+            absent = ids.is_null().to_numpy(zero_copy_only=False)
+            lengths = np.where(absent, UNKNOWN_TOKENS, np.diff(ids.offsets))
             output_tokens = np.where(lengths == UNKNOWN_TOKENS, output_tokens, lengths)
             unseen_tokens = np.where(lengths == UNKNOWN_TOKENS, output_tokens, 0)
         private = generated_blocks(keyed.input_tokens, unseen_tokens, keyed.block_size)
@@ -235,7 +235,10 @@ class BlockKeyer:
         return replace(keyed, block_keys=keys, request_offsets=offsets, output_tokens=output_tokens)
 
     def _hash_block_size(self, column: pa.Array) -> int:
-        sizes = column.unique().drop_null().to_pylist()
+        # Arrow's own unique would import pyarrow.compute, which takes as long as a small replay's pass.
+        declared = column.to_numpy(zero_copy_only=False)
+        known = declared[declared == declared] if column.null_count < len(column) else []
+        sizes = [int(size) for size in np.unique(known)]
         if self._declared_block_size is not None:
             sizes = sorted({self._declared_block_size, *sizes})
         if len(sizes) > 1:
@@ -261,7 +264,7 @@ def _with_output_ids(
     """Return prompts with what they generated behind, without its last token."""
     values, value_offsets = list_arrays(output_ids, np.dtype(np.uint32))
     lengths = np.diff(value_offsets)
-    absent = pc.is_null(output_ids).to_numpy(zero_copy_only=False)
+    absent = output_ids.is_null().to_numpy(zero_copy_only=False)
     fed_back, fed_back_offsets = drop_last_blocks(
         values, value_offsets, np.where(absent, lengths, np.minimum(lengths, 1))
     )

@@ -20,7 +20,7 @@ with ``exit_code``; an HTTP service answers with ``http_status``.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class KvcapError(Exception):
@@ -28,6 +28,10 @@ class KvcapError(Exception):
 
     exit_code: ClassVar[int] = 1
     http_status: ClassVar[int] = 500
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as it stands: constructors take parts of the message, not the message."""
+        return _restored, (type(self), self.args, self.__dict__)
 
 
 class UsageError(KvcapError, ValueError):
@@ -166,3 +170,10 @@ class MissingExtraError(KvcapError):
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs an optional dependency: pip install 'kvcap[{extra}]'")
         self.extra = extra
+
+
+def _restored(kind: type[KvcapError], args: tuple[Any, ...], state: dict[str, Any]) -> KvcapError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error

@@ -106,6 +106,32 @@ def written_beside(path: str | PathLike[str], *, force: bool) -> Iterator[Path]:
         beside.unlink(missing_ok=True)
 
 
+class BufferSink:
+    """Write one Parquet file in memory, encoded as :class:`ParquetSink` does.
+
+    Parameters
+    ----------
+    schema
+        Schema of every batch.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._stream = pa.BufferOutputStream()
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append a batch as a row group of its own; the first one decides the encodings."""
+        if self._writer is None:
+            self._writer = _writer(self._stream, self._schema, _choose_encodings(batch))
+        self._writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
+
+    def close(self) -> pa.Buffer:
+        """Return the whole file."""
+        (self._writer or _writer(self._stream, self._schema, {})).close()
+        return self._stream.getvalue()
+
+
 def write_table(table: pa.Table, path: str | PathLike[str], *, force: bool = False) -> None:
     """Write a table to one Parquet file, beside and then renamed.
 

@@ -34,21 +34,30 @@ fills AS (
     FROM fills_by_pool
     GROUP BY GROUPING SETS ((), (pool))
     HAVING grouping(pool) = 1 OR pool IS NOT NULL
+),
+
+rates AS (
+    SELECT
+        policies.*,
+        policies.hit_blocks / nullif(asked.blocks, 0) AS block_hit_rate,
+        policies.hit_tokens / nullif(asked.input_tokens, 0) AS token_hit_rate
+    FROM policies
+    JOIN asked ON policies.pool IS NOT DISTINCT FROM asked.pool
 )
 
 SELECT
-    policies.policy,
-    policies.pool,
-    policies.capacity_blocks,
-    policies.reserved_blocks,
-    policies.hit_blocks,
-    policies.hit_tokens,
-    policies.hit_blocks / nullif(asked.blocks, 0) AS block_hit_rate,
-    policies.hit_tokens / nullif(asked.input_tokens, 0) AS token_hit_rate,
-    1 / greatest(1 - policies.hit_tokens / nullif(asked.input_tokens, 0), 0.001) AS ideal_prefill_speedup,
-    policies.capacity_blocks <= fills.blocks AS filled,
-    policies.dropped_requests
-FROM policies
-JOIN asked ON policies.pool IS NOT DISTINCT FROM asked.pool
-JOIN fills ON policies.pool IS NOT DISTINCT FROM fills.pool
-ORDER BY policies.pool NULLS FIRST, policies.policy, policies.capacity_blocks, policies.reserved_blocks
+    rates.policy,
+    rates.pool,
+    rates.capacity_blocks,
+    rates.reserved_blocks,
+    rates.hit_blocks,
+    rates.hit_tokens,
+    rates.block_hit_rate,
+    rates.token_hit_rate,
+    1 / CASE WHEN rates.token_hit_rate > 0.999 THEN 0.001 ELSE 1 - rates.token_hit_rate END
+        AS ideal_prefill_speedup,
+    rates.capacity_blocks <= fills.blocks AS filled,
+    rates.dropped_requests
+FROM rates
+JOIN fills ON rates.pool IS NOT DISTINCT FROM fills.pool
+ORDER BY rates.pool NULLS FIRST, rates.policy, rates.capacity_blocks, rates.reserved_blocks

@@ -1,7 +1,8 @@
 """The generated parts of README.md: transcripts of commands, and tables of options.
 
-A block stands between ``<!-- transcript: kvcap ... -->``, ``<!-- commands: all -->`` or
-``<!-- options: all -->`` and ``<!-- end -->``. ``pytest tests/docs --overwrite-docs`` writes them again.
+A block stands between ``<!-- transcript: kvcap ... -->``, ``<!-- commands: all -->``,
+``<!-- options: all -->`` or ``<!-- queries: all -->`` and ``<!-- end -->``. ``pytest tests/docs
+--overwrite-docs`` writes them again.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from pathlib import Path
 
 from kvcap.cli import main
 from kvcap.cli.main import build_parser
+from kvcap.queries import list_queries
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 _BLOCK = re.compile(
-    r"<!-- (?P<kind>transcript|commands|options): (?P<text>.+?) -->\n.*?<!-- end -->", re.DOTALL
+    r"<!-- (?P<kind>transcript|commands|options|queries): (?P<text>.+?) -->\n.*?<!-- end -->", re.DOTALL
 )
 
 
@@ -41,7 +43,12 @@ def options(command: argparse.ArgumentParser) -> list[argparse.Action]:
 
 
 def _block(match: re.Match[str]) -> str:
-    makers = {"transcript": _transcript, "commands": _command_table, "options": _option_tables}
+    makers = {
+        "transcript": _transcript,
+        "commands": _command_table,
+        "options": _option_tables,
+        "queries": _query_table,
+    }
     return f"<!-- {match['kind']}: {match['text']} -->\n{makers[match['kind']](match['text'])}<!-- end -->"
 
 
@@ -61,6 +68,11 @@ def _transcript(command: str) -> str:
 def _command_table(_which: str) -> str:
     rows = [f"| `kvcap {name}` | {command.description} |" for name, command in commands().items()]
     return "\n".join(["| command | what it does |", "|---|---|", *rows]) + "\n"
+
+
+def _query_table(_which: str) -> str:
+    rows = [f"| `{query.name}` | {query.purpose} |" for query in list_queries()]
+    return "\n".join(["| query | answers |", "|---|---|", *rows]) + "\n"
 
 
 def _option_tables(_which: str) -> str:

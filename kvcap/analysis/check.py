@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kvcap.analysis.traffic import Traffic, load_traffic
 from kvcap.errors import UsageError
-from kvcap.queries.capacities import capacity_label, in_blocks
+from kvcap.queries.capacities import capacity_label, in_blocks, largest_capacity, require_within_bound
 from kvcap.units import Capacity, format_percent, format_size
 
 if TYPE_CHECKING:
@@ -90,8 +90,14 @@ def _p99(traffic: Traffic, most: Capacity) -> Check:
 
 def _hit_rates(traffic: Traffic, limits: Limits) -> list[Check]:
     run = traffic.run
-    blocks = run.distinct_blocks if limits.capacity is None else in_blocks(limits.capacity, run)
-    where = "with unlimited storage" if limits.capacity is None else f"at {capacity_label(limits.capacity)}"
+    largest = largest_capacity(run)
+    blocks = largest.blocks if limits.capacity is None else in_blocks(limits.capacity, run)
+    require_within_bound(run, blocks, "--capacity")
+    where = (
+        f"with {largest.label} storage"
+        if limits.capacity is None
+        else f"at {capacity_label(limits.capacity)}"
+    )
     hit_blocks, hit_tokens = traffic.hits(blocks)
     rates = (
         ("min_hit_rate", "block", limits.min_hit_rate, hit_blocks, traffic.total_blocks),

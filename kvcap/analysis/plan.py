@@ -12,7 +12,7 @@ from kvcap.analysis.plan_trust import Trust, assess
 from kvcap.analysis.plan_value import GIB, Valuation, speed_up, valuation
 from kvcap.analysis.traffic import Traffic, load_traffic
 from kvcap.errors import UsageError
-from kvcap.queries.capacities import in_blocks
+from kvcap.queries.capacities import in_blocks, largest_capacity
 from kvcap.units import Capacity, format_size
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Step:
     Attributes
     ----------
     label
-        ``goal``, the tiers down to this one, or ``unlimited``.
+        ``goal``, the tiers down to this one, ``unlimited``, or the bound of the replay.
     capacity_blocks, capacity_bytes
         Of each pool; bytes None when unknown.
     block_hit_rate, token_hit_rate, ideal_speed_up
@@ -66,8 +66,8 @@ class Plan:
         Days of traffic that the measured requests stand for; None when unknown.
     step_label
         The further capacity of which each :class:`Step` gives the worth.
-    goal, unlimited
-        The planned capacity, and what no capacity can exceed.
+    goal, largest
+        The planned capacity, and unlimited storage, or the bound of the replay.
     tiers
         What each tier serves.
     trust
@@ -82,7 +82,7 @@ class Plan:
     goal: Step
     tiers: tuple[TierRow, ...]
     tier_steps: tuple[Step, ...]
-    unlimited: Step
+    largest: Step
     trust: Trust
 
 
@@ -108,7 +108,8 @@ def plan(results: Results, options: PlanOptions | None = None) -> Plan:
     value = valuation(traffic, options)
     step = _step_blocks(options.step, traffic.run)
     goal_blocks = goal_capacity(traffic, options.goal)
-    tiers = plan_tiers(traffic, value, options)
+    tiers = plan_tiers(results, traffic, value, options)
+    largest = largest_capacity(traffic.run)
     return Plan(
         run=traffic.run,
         goal_text=options.goal.text,
@@ -118,7 +119,7 @@ def plan(results: Results, options: PlanOptions | None = None) -> Plan:
         goal=_step("goal", goal_blocks, step, traffic, value),
         tiers=tiers,
         tier_steps=tuple(_step(_down_to(tiers, row), row.last_blocks, step, traffic, value) for row in tiers),
-        unlimited=_step("unlimited", traffic.run.distinct_blocks, step, traffic, value),
+        largest=_step(largest.label, largest.blocks, step, traffic, value),
         trust=assess(traffic, options.goal, goal_blocks),
     )
 
@@ -138,7 +139,8 @@ def goal_capacity(traffic: Traffic, goal: Goal) -> int:
     capacity = traffic.capacity_for_hits(ceil(of * goal.share))
     if capacity is None:
         raise UsageError(
-            f"--goal {goal.text} is out of reach: unlimited storage has a block hit rate of "
+            f"--goal {goal.text} is out of reach: {largest_capacity(traffic.run).label} storage has a "
+            "block hit rate of "
             f"{ceiling / traffic.total_blocks:.4f}"
         )
     return capacity

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from kvcap.analysis.plan_value import GIB, Valuation, best_last_capacity
-from kvcap.analysis.traffic import nearest_rank
-from kvcap.queries.capacities import in_blocks
+from kvcap.queries.capacities import in_blocks, require_within_bound
 
 if TYPE_CHECKING:
     from kvcap.analysis.plan_options import PlanOptions, Tier
-    from kvcap.analysis.traffic import Int64Array, Traffic
+    from kvcap.analysis.traffic import Traffic
+    from kvcap.queries import Results
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class TierRow:
     read_bytes_per_second
         Mean over the trace; this and the next two, over all pools, are None without timestamps or bytes.
     read_p50_bytes_per_second, read_p99_bytes_per_second
-        Nearest rank over windows of the plan's length.
+        Nearest rank over windows of the plan's length, idle ones included.
     write_bytes_per_second
         Mean once the tiers above are full: what they push down, or where tiers are inclusive what this
         tier does not hold; for the first tier what it does not hold.
@@ -67,32 +64,50 @@ class TierRow:
     break_even_age_seconds: float | None
 
 
-def plan_tiers(traffic: Traffic, value: Valuation, options: PlanOptions) -> tuple[TierRow, ...]:
+def plan_tiers(
+    results: Results, traffic: Traffic, value: Valuation, options: PlanOptions
+) -> tuple[TierRow, ...]:
     """Return what each tier serves, from the fastest down.
 
     Raises
     ------
     UsageError
-        If a size is in bytes and the run does not know its bytes per token.
+        If a size is in bytes and the run does not know its bytes per token, or the tiers exceed the bound
+        of the run.
     """
+    if not options.tiers:
+        return ()
+    sizes = [in_blocks(tier.size, traffic.run) for tier in options.tiers]
+    served = results.query(
+        "tiers",
+        tiers=sizes,
+        mode="inclusive" if options.inclusive else "exclusive",
+        window_seconds=options.window_seconds,
+    ).to_pylist()
     rows = []
     above = 0
-    for tier in options.tiers:
-        size = in_blocks(tier.size, traffic.run)
+    for tier, size, reads in zip(
+        options.tiers, sizes, (row for row in served if row["pool"] is None), strict=True
+    ):
         last = max(above, size) if options.inclusive else above + size
-        rows.append(_tier_row(tier, size, (above, last), traffic, value, options))
+        require_within_bound(traffic.run, last, f"--tier {tier.name}")
+        rows.append(_tier_row(tier, size, (above, last), reads, traffic, value, options))
         above = last
     return tuple(rows)
 
 
 def _tier_row(
-    tier: Tier, size: int, depths: tuple[int, int], traffic: Traffic, value: Valuation, options: PlanOptions
+    tier: Tier,
+    size: int,
+    depths: tuple[int, int],
+    reads: dict[str, Any],
+    traffic: Traffic,
+    value: Valuation,
+    options: PlanOptions,
 ) -> TierRow:
+    """Return a tier that serves the given depths, ``reads`` being its row of the query ``tiers``."""
     first, last = depths
-    block_bytes = traffic.run.block_bytes
-    hit_blocks, hit_tokens = (
-        below - above for below, above in zip(traffic.hits(last), traffic.hits(first), strict=True)
-    )
+    block_bytes, span = traffic.run.block_bytes, traffic.span_seconds
     size_bytes = None if block_bytes is None else size * block_bytes
     if tier.size.unit == "bytes":
         size_bytes = int(tier.size.amount)
@@ -102,47 +117,25 @@ def _tier_row(
         cost = size_bytes / GIB * price * traffic.pools
         best = best_last_capacity(traffic, value, first, price, inclusive=options.inclusive)
         age = value.break_even_age_seconds(block_bytes / traffic.run.block_size, price)
-    mean, p50, p99 = _read_rates(traffic, first, last, options.window_seconds)
+    knows_rates = span is not None and block_bytes is not None
     return TierRow(
         name=tier.name,
         size_blocks=size,
         size_bytes=size_bytes,
         first_blocks=first,
         last_blocks=last,
-        hit_blocks=hit_blocks,
-        hit_tokens=hit_tokens,
-        token_share=hit_tokens / max(1, traffic.total_input_tokens),
-        read_bytes_per_second=mean,
-        read_p50_bytes_per_second=p50,
-        read_p99_bytes_per_second=p99,
+        hit_blocks=reads["hit_blocks"],
+        hit_tokens=reads["hit_tokens"],
+        token_share=reads["token_hit_rate"] or 0.0,
+        read_bytes_per_second=reads["read_bytes"] / span if span is not None and knows_rates else None,
+        read_p50_bytes_per_second=reads["read_bytes_per_second_p50"] if knows_rates else None,
+        read_p99_bytes_per_second=reads["read_bytes_per_second_p99"] if knows_rates else None,
         write_bytes_per_second=_write_rate(traffic, first, last, inclusive=options.inclusive),
         price_per_gib_month=price,
         cost_per_month=cost,
-        saves_per_month=value.money_per_month(hit_tokens),
+        saves_per_month=value.money_per_month(reads["hit_tokens"]),
         best_size_blocks=None if best is None else _size(first, best, inclusive=options.inclusive),
         break_even_age_seconds=age,
-    )
-
-
-def _read_rates(
-    traffic: Traffic, first: int, last: int, window_seconds: int
-) -> tuple[float, float, float] | tuple[None, None, None]:
-    """Return the mean, and the p50 and p99 over windows, of the bytes a second read from a tier."""
-    span = traffic.span_seconds
-    if traffic.time_us is None or span is None or traffic.run.kv_bytes_per_token is None:
-        return None, None, None
-    token_bytes = float(Fraction(traffic.run.kv_bytes_per_token))
-    served = traffic.run_hits(last) - traffic.run_hits(first)
-    tokens = served * traffic.run_tokens_per_block
-    windows: Int64Array = traffic.time_us[traffic.run_request] // (window_seconds * 1_000_000)
-    sums = np.zeros(int(traffic.time_us.max()) // (window_seconds * 1_000_000) + 1, np.int64)
-    np.add.at(sums, windows, tokens)
-    sums.sort()
-    per_window = token_bytes / window_seconds
-    return (
-        float(tokens.sum()) * token_bytes / span,
-        nearest_rank(sums, Fraction(1, 2)) * per_window,
-        nearest_rank(sums, Fraction(99, 100)) * per_window,
     )
 
 

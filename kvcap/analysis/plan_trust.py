@@ -10,6 +10,7 @@ import numpy as np
 
 from kvcap.analysis.bootstrap import CONFIDENCE, STRETCHES, Interval, TimeBootstrap, interval
 from kvcap.analysis.traffic import nearest_rank
+from kvcap.queries import largest_capacity
 
 if TYPE_CHECKING:
     from kvcap.analysis.bootstrap import FloatArray
@@ -127,7 +128,7 @@ def _goal_interval(traffic: Traffic, bootstrap: TimeBootstrap, goal: Goal, goal_
         return bootstrap.percentile(traffic.required_blocks, goal.share)
     of = traffic.ceiling_blocks if goal.kind == "ceiling-share" else traffic.blocks
     needed = bootstrap.resampled(bootstrap.per_slot(of)) * float(goal.share)
-    grid = _capacity_grid(goal_blocks, traffic.run.distinct_blocks)
+    grid = _capacity_grid(goal_blocks, largest_capacity(traffic.run).blocks)
     hits = np.stack([bootstrap.per_slot(traffic.per_request(traffic.run_hits(int(c)))) for c in grid], axis=1)
     return interval(float(goal_blocks), _inverse(grid, bootstrap.resampled(hits), needed))
 
@@ -168,6 +169,8 @@ def _doubts(
         doubts.append(f"about {100 * cut_off:.0f} % of reuse lies before the trace begins (log for longer)")
     if p99.high > UNCERTAIN_FROM * max(p99.low, 1):
         doubts.append("the p99 is uncertain (plan for the upper end of its interval)")
+    if traffic.run.bound_blocks is not None:
+        doubts.append("reuse beyond the --max-capacity of the replay is unknown (not in the ceiling)")
     if traffic.time_us is None:
         doubts.append("there are no timestamps (nothing is known of rates)")
     return doubts

@@ -32,7 +32,7 @@ def plan_headline(plan: Plan) -> list[str]:
     return [
         f"With {size_words(goal.capacity_blocks, plan.run)}{each}, {_goal_words(plan)}.",
         f"There {format_percent(goal.block_hit_rate)} of blocks and {format_percent(goal.token_hit_rate)} of "
-        f"tokens hit, of a possible {format_percent(plan.unlimited.token_hit_rate)}: prefill is up to "
+        f"tokens hit, of a possible {format_percent(plan.largest.token_hit_rate)}: prefill is up to "
         f"{goal.ideal_speed_up:.2f} times as fast. The {100 * trust.confidence:g} % interval of that "
         f"capacity is {_interval_words(trust.goal_blocks, plan)}.",
     ]

@@ -9,8 +9,10 @@ from kvcap.analysis.answer_json import DEFINITIONS
 from kvcap.analysis.plan import plan
 from kvcap.analysis.plan_options import PlanOptions
 from kvcap.analysis.plan_words import PLAN_DEFINITIONS, plan_headline, trust_lines
+from kvcap.analysis.policy_answer import policy_rows
 from kvcap.analysis.report_capacity import (
     hit_rate_section,
+    policies_section,
     required_section,
     speed_up_section,
     tiers_section,
@@ -44,12 +46,17 @@ def report(results: Results, options: PlanOptions | None = None, *, title: str |
     UsageError
         If the goal is out of reach, nothing was measured, or a size does not fit the run.
     """
-    context = ReportContext(results, plan(results, options or PlanOptions()), load_traffic(results))
+    context = ReportContext(
+        results=results,
+        plan=plan(results, options or PlanOptions()),
+        traffic=load_traffic(results),
+        policies=policy_rows(results, omit_underfilled=False).get(None, ()),
+    )
     run, planned = context.run, context.plan
     figures = [
         ("Capacity for the goal", context.size(planned.goal.capacity_blocks)),
         ("Block hit rate there", percent_text(planned.goal.block_hit_rate)),
-        ("Ceiling", percent_text(planned.unlimited.block_hit_rate)),
+        ("Ceiling", percent_text(planned.largest.block_hit_rate)),
         ("Ideal prefill speed-up", times_text(planned.goal.ideal_speed_up)),
         ("Requests", f"{run.requests - run.warm_up_requests:,}"),
         ("Input tokens", count_text(context.traffic.total_input_tokens)),
@@ -72,6 +79,7 @@ def _sections(context: ReportContext) -> list[Section]:
         hit_rate_section(context),
         speed_up_section(context),
         required_section(context),
+        policies_section(context),
         tiers_section(context),
         worth_section(context),
         _trust_section(context),

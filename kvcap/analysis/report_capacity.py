@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kvcap.analysis.plan_value import speed_up
+from kvcap.analysis.policy_answer import fifo_falls
 from kvcap.analysis.report_context import rows_table
 from kvcap.analysis.traffic import nearest_rank
 from kvcap.kernels.curve import hits_at
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _POINTS: Final = 240
 _HISTOGRAM_BARS: Final = 26
+_POLICY_LINES: Final = 3
 
 
 def hit_rate_section(context: ReportContext) -> Section:
@@ -30,12 +32,12 @@ def hit_rate_section(context: ReportContext) -> Section:
     capacities = _capacities(context)
     blocks, _ = hits_at(traffic.curve, capacities)
     rates = blocks / traffic.total_blocks
-    ceiling = plan.unlimited.block_hit_rate
+    ceiling = plan.largest.block_hit_rate
     chart = LineChart(
         title="Block hit rate over capacity",
         x=context.capacity_axis(),
         y=linear_axis("Block hit rate", ceiling, percent_text),
-        series=[Series("LRU", _points(context, capacities, rates))],
+        series=[Series("LRU", _points(context, capacities, rates)), *_policy_series(context)],
         marks=_marks(context),
         level=(ceiling, f"ceiling {percent_text(ceiling)}"),
         filled=True,
@@ -43,9 +45,31 @@ def hit_rate_section(context: ReportContext) -> Section:
     words = (
         f"Of {traffic.total_blocks:,} blocks looked up, {percent_text(ceiling)} were seen before and could "
         f"hit. {_share_words(context, 90)} already serves 90 % of that; beyond "
-        f"{context.size(context.last_useful_blocks)} nothing is gained."
+        f"{context.size(context.last_useful_blocks)} nothing more is "
+        f"{'gained' if context.run.bound_blocks is None else 'known'}."
     )
     return Section("Hit rate over capacity", words, [chart], _curve_table(context))
+
+
+def policies_section(context: ReportContext) -> Section | None:
+    """Return the token hit rates of the policies side by side; None where LRU alone was replayed."""
+    rows = context.policies
+    names = list(dict.fromkeys(row.policy for row in rows))
+    if not [name for name in names if name != "lru"]:
+        return None
+    rates = {(row.label, row.policy): row.token_hit_rate for row in rows}
+    lines: list[dict[str, Any]] = [
+        {"capacity": label, **{name: rates[label, name] for name in names}}
+        for label in dict.fromkeys(row.label for row in rows)
+    ]
+    shown: dict[str, Any] = {"Capacity": lambda line: line["capacity"]}
+    for name in names:
+        shown[_policy_name(name)] = lambda line, name=name: percent_text(line[name] or 0)
+    words = "Token hit rates of each policy that was simulated, under the rules of the run."
+    falls = fifo_falls(rows)
+    if falls:
+        words += f" FIFO hits less at {falls[0].larger} than at {falls[0].smaller}: it need not improve."
+    return Section("Policies", words, table=rows_table("policies", lines, shown))
 
 
 def speed_up_section(context: ReportContext) -> Section:
@@ -54,7 +78,7 @@ def speed_up_section(context: ReportContext) -> Section:
     capacities = _capacities(context)
     _, tokens = hits_at(traffic.curve, capacities)
     factors = np.array([speed_up(hit / max(1, traffic.total_input_tokens)) for hit in tokens])
-    top = plan.unlimited.ideal_speed_up
+    top = plan.largest.ideal_speed_up
     chart = LineChart(
         title="Ideal prefill speed-up over capacity",
         x=context.capacity_axis(),
@@ -160,6 +184,22 @@ def _points(
     return [
         (context.shown(int(blocks)), float(value)) for blocks, value in zip(capacities, values, strict=True)
     ]
+
+
+def _policy_series(context: ReportContext) -> list[Series]:
+    """Return a line for each of the first simulated policies but LRU, at its own capacities."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    axis = context.capacity_axis()
+    for row in sorted(context.policies, key=lambda row: row.capacity_blocks):
+        at = context.shown(row.capacity_blocks)
+        if row.policy != "lru" and axis.low <= at <= axis.high and row.block_hit_rate is not None:
+            points.setdefault(row.policy, []).append((at, row.block_hit_rate))
+    lines = list(points.items())[:_POLICY_LINES]
+    return [Series(_policy_name(name), line, colour=colour) for colour, (name, line) in enumerate(lines, 2)]
+
+
+def _policy_name(policy: str) -> str:
+    return policy.upper() if policy in ("lru", "fifo", "lfu", "slru") else policy
 
 
 def _marked_blocks(context: ReportContext) -> list[tuple[int, str]]:

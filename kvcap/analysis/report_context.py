@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvcap.analysis.plan import Plan
+    from kvcap.analysis.policy_answer import PolicyRow
     from kvcap.analysis.traffic import Traffic
     from kvcap.queries import Results, RunInfo
 
@@ -21,11 +22,12 @@ SMALLEST_SHARE_OF_AXIS = 2048
 
 @dataclass(frozen=True)
 class ReportContext:
-    """A replay, its plan, and how capacities are shown."""
+    """A replay, its plan, what policies made of it, and how capacities are shown."""
 
     results: Results
     plan: Plan
     traffic: Traffic
+    policies: tuple[PolicyRow, ...]
 
     @property
     def run(self) -> RunInfo:

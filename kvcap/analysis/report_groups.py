@@ -24,9 +24,10 @@ def group_sections(context: ReportContext) -> Iterator[Section]:
     """Yield a table for every column that splits the requests into a few groups."""
     requests = context.results.table("requests")
     kept = [name for name in requests.column_names if name not in REQUESTS.names]
+    sessions = requests.column("session_id")
     for column in ("pool", "model", *kept):
-        n_groups = pc.count_distinct(requests.column(column)).as_py()
-        if 2 <= n_groups <= _MOST_GROUPS:
+        values = requests.column(column)
+        if 2 <= pc.count_distinct(values).as_py() <= _MOST_GROUPS and not values.equals(sessions):
             yield _group_section(context, column)
 
 

@@ -149,7 +149,7 @@ def _time_charts(context: ReportContext, rows: list[dict[str, Any]], window: int
             y=linear_axis("Block hit rate", max(y for _, y in ceilings), percent_text),
             series=[
                 Series(f"at {context.size(context.goal_blocks)}", hit_rates),
-                Series("unlimited storage", ceilings, colour=2),
+                Series(f"{context.plan.largest.label} storage", ceilings, colour=2),
             ],
             flat=True,
         ),

@@ -1,5 +1,5 @@
 """The command line: arguments in, one line per error out, no algorithms."""
 
-from kvcap.cli.main import main
+from kvcap.cli.main import main, run_process
 
-__all__ = ["main"]
+__all__ = ["main", "run_process"]

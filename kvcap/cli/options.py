@@ -236,7 +236,8 @@ def replay_options(args: argparse.Namespace) -> ReplayOptions:
     from kvcap.replay import ReplayOptions, engine_options
     from kvcap.units import parse_percent
 
-    make = ReplayOptions if args.engine is None else partial(engine_options, args.engine)
+    engine = getattr(args, "engine", None)
+    make = ReplayOptions if engine is None else partial(engine_options, engine)
     return make(
         kv_bytes_per_token=_bytes_per_token(args),
         model_bytes=_model_bytes(args),
@@ -246,10 +247,8 @@ def replay_options(args: argparse.Namespace) -> ReplayOptions:
         touch_order=args.touch_order,
         target=parse_percent(args.target_hit_rate_percent, "--target-hit-rate-percent", zero_allowed=False),
         warm_up=parse_percent(args.warm_up_percent, "--warm-up-percent", zero_allowed=True),
-        capacities=args.capacities,
-        request_hits=args.request_hits,
-        **_given_rules(args),
         max_capacity=getattr(args, "max_capacity", None),
+        **_given_rules(args),
     )
 
 
@@ -316,9 +315,11 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _given_rules(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the rules that were given, which win over those of an engine."""
+    """Return the rules that were given, which win over those of an engine; some commands take few of them."""
     from kvcap.units import parse_number
 
+    if not hasattr(args, "policies"):
+        return {"partial_block": args.partial_block}
     factor = args.capacity_factor
     rules = {
         "partial_block": args.partial_block,
@@ -330,7 +331,8 @@ def _given_rules(args: argparse.Namespace) -> dict[str, Any]:
         "reserve_blocks": args.reserve_blocks,
         "oversize": args.oversize,
     }
-    return {name: value for name, value in rules.items() if value is not None}
+    given = {name: value for name, value in rules.items() if value is not None}
+    return {"capacities": args.capacities, "request_hits": args.request_hits, **given}
 
 
 def _policies(text: str) -> tuple[str, ...]:

@@ -26,6 +26,11 @@ def text_output(path: str | None, *, force: bool) -> Iterator[TextIO]:
         yield sys.stdout
         return
     target = Path(path)
+    if target.exists() and not target.is_file():
+        # A device or pipe takes what is written to it; to rename a file over it would remove it.
+        with target.open("w", encoding="utf-8", newline="") as stream:
+            yield stream
+        return
     if target.exists() and not force:
         raise UsageError(f"{path} exists; give --force to overwrite it")
     handle, partial = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)

@@ -40,7 +40,7 @@ def _steps(plan: Plan) -> list[tuple[Step, TierRow | None]]:
     return [
         *zip(plan.tier_steps, plan.tiers, strict=True),
         (plan.goal, None),
-        (plan.unlimited, None),
+        (plan.largest, None),
     ]
 
 

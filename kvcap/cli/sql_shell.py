@@ -14,7 +14,7 @@ from kvcap.cli.rows import write_rows
 from kvcap.errors import KvcapError, UsageError
 
 if TYPE_CHECKING:
-    from kvcap.queries import Results
+    from kvcap.queries import History, Results
 
 FORMATS: Final = ("table", "csv", "json")
 _PROMPT: Final = "kvcap> "
@@ -51,7 +51,7 @@ class SqlShell:
     """
 
     def __init__(
-        self, results: Results, form: str, *, read_line: Callable[[str], str], interactive: bool
+        self, results: Results | History, form: str, *, read_line: Callable[[str], str], interactive: bool
     ) -> None:
         self._results = results
         self._form = form
@@ -136,7 +136,7 @@ def print_queries(name: str | None = None) -> None:
             print(f"    -p {parameter.name}=...  {parameter.meaning} ({default})")
 
 
-def run_shell(results: Results, form: str) -> None:
+def run_shell(results: Results | History, form: str) -> None:
     """Run a shell on standard input, with history and completion on a terminal."""
     if not sys.stdin.isatty():
         SqlShell(results, form, read_line=lambda _: input(), interactive=False).run()
@@ -154,7 +154,7 @@ def history_path() -> Path:
 
 
 @contextmanager
-def line_editing(results: Results, history: Path) -> Iterator[None]:
+def line_editing(results: Results | History, history: Path) -> Iterator[None]:
     """Give :func:`input` a history that outlives the shell, and completion of names.
 
     Without readline, as on Windows, lines are read as they come.
@@ -184,7 +184,7 @@ def line_editing(results: Results, history: Path) -> Iterator[None]:
             readline.write_history_file(history)
 
 
-def completion_words(results: Results) -> list[str]:
+def completion_words(results: Results | History) -> list[str]:
     """Return the names of views, columns and queries, in order."""
     from kvcap.queries import list_queries
 

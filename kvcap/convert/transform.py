@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from kvcap.errors import UsageError
-from kvcap.kernels.id_table import IdTable
 from kvcap.schema import TraceKind, trace_schema
 
 if TYPE_CHECKING:
@@ -17,32 +16,6 @@ if TYPE_CHECKING:
 
     from kvcap.blocks import BlockKeyer
     from kvcap.formats import ReadReport, Trace
-
-
-class Numbering:
-    """See whether ids are chained, up to a number of different ones.
-
-    Parameters
-    ----------
-    max_ids
-        Beyond so many ids the answer is no, which is always safe.
-    """
-
-    def __init__(self, max_ids: int) -> None:
-        self._max_ids = max_ids
-        self._table: IdTable | None = IdTable()
-
-    @property
-    def is_chained(self) -> bool:
-        """Whether no id ever followed two different ids."""
-        return self._table is not None
-
-    def check(self, batch: pa.RecordBatch) -> None:
-        """Look at the hash ids of a batch."""
-        if self._table is not None:
-            self._table.add(*_ids_and_offsets(batch.column("hash_ids")))
-            if not self._table.is_chained or self._table.count > self._max_ids:
-                self._table = None
 
 
 class TransformedTrace:
@@ -68,6 +41,8 @@ class TransformedTrace:
     def __init__(self, trace: Trace, block_size: int | None, *, anonymize: bool) -> None:
         if trace.kind == "request_json":
             raise UsageError("this log holds text, expected token ids or hash ids: tokenize it first")
+        from kvcap.kernels.id_table import IdTable
+
         self._trace = trace
         self._anonymize = anonymize
         self._table = IdTable()
@@ -92,8 +67,8 @@ class TransformedTrace:
 
     @property
     def chained(self) -> bool:
-        """Whether ids are keys of whole prefixes; known when all batches are read."""
-        return self._table.is_chained
+        """Whether ids are keys of whole prefixes: those of token lists are."""
+        return self._keyer is not None or self._trace.chained
 
     def close(self) -> None:
         """Release files and workers."""
@@ -109,8 +84,8 @@ class TransformedTrace:
             keyed = self._keyer.key(batch)
             ids, offsets = keyed.block_keys, keyed.request_offsets
         else:
-            ids, offsets = _ids_and_offsets(batch.column("hash_ids"))
-        numbers = self._table.add(ids, offsets)
+            ids, offsets = ids_and_offsets(batch.column("hash_ids"))
+        numbers = self._table.add(ids)
         arrays = [self._column(field, batch, numbers, offsets) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -134,7 +109,7 @@ class TransformedTrace:
         return None if name is None else self._pools.setdefault(name, str(len(self._pools)))
 
 
-def _ids_and_offsets(column: Any) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+def ids_and_offsets(column: Any) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """Return the ids of a list column and the offsets of its requests, from 0."""
     offsets = column.offsets.to_numpy().astype(np.int64)
     ids = column.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0])).to_numpy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +19,7 @@ from kvcap.formats.timestamps import to_microseconds
 from kvcap.kernels.json_flags import ABOVE_INT64, NEGATIVE
 from kvcap.schema import BLOCK_TOKENS, HASH_IDS, TIMESTAMP, TOKEN_IDS, TraceKind, trace_schema
 
-MAX_BATCH_IDS: Final = 1 << 22
+MAX_BATCH_IDS: Final = 1 << 20
 _IDS_PER_ROW: Final = 16
 _CHARACTERS_PER_ID: Final = 8
 
@@ -172,18 +173,19 @@ class Assembler:
                 raise FieldError(
                     self._id_field(row), "holds strings, expected integers as in the records before"
                 )
-            known = self._interned
-            values = np.fromiter(
-                (known.setdefault(name, len(known)) for name in ids or ()),
-                dtype=np.uint64,
-                count=len(ids or ()),
-            )
+            names = ids or ()
+            values = np.fromiter(map(self._number_of, names), dtype=np.uint64, count=len(names))
             flags = self._id_flags
         self._check_block_size(row)
         self._id_flags = flags
         if values.size:
             self._id_type = int if isinstance(ids, Ids) else str
         return values
+
+    def _number_of(self, name: str) -> int:
+        if self._options.hash_names:
+            return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
+        return self._interned.setdefault(name, len(self._interned))
 
     def _id_field(self, row: Row) -> str:
         return "hash_ids" if self.kind == "hash_ids" else "token_ids"

@@ -65,7 +65,7 @@ def _span(span: dict[str, Any]) -> Row | Skip:
     operation = attributes.get("gen_ai.operation.name")
     if operation is None and _MESSAGES not in attributes:
         return Skip("spans of other things")
-    if operation is not None and operation not in _OPERATIONS:
+    if operation is not None and (type(operation) is not str or operation not in _OPERATIONS):
         return Skip(f"spans of operation {show(operation)}")
     if _MESSAGES not in attributes:
         raise FieldError(_MESSAGES, "is missing, expected messages: is content capture turned on?")
@@ -109,14 +109,19 @@ def _value(value: Any, depth: int = 0) -> Any:
             else None
         )
     if kind == "arrayValue" and isinstance(inner, dict):
-        return [_value(item, depth + 1) for item in inner.get("values") or []]
+        return [_value(item, depth + 1) for item in _entries(inner)]
     if kind == "kvlistValue" and isinstance(inner, dict):
         return {
             item["key"]: _value(item.get("value"), depth + 1)
-            for item in inner.get("values") or []
+            for item in _entries(inner)
             if has(item, "key") and type(item["key"]) is str
         }
     return inner
+
+
+def _entries(inner: dict[str, Any]) -> list[Any]:
+    values = inner.get("values")
+    return values if type(values) is list else []
 
 
 def _json_list(attributes: dict[str, Any], name: str) -> list[dict[str, Any]]:

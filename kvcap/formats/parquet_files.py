@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from kvcap.errors import SchemaError
 from kvcap.schema import PROVENANCE_KEY, SCHEMA_KEY
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 
 def read_provenance(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
@@ -41,6 +43,8 @@ def open_parquet(name: str, filesystem: Any = None, path: str | None = None) -> 
     SchemaError
         If it is damaged or no Parquet file.
     """
+    import pyarrow.parquet as pq  # Slow to import, and logs are seldom Parquet.
+
     try:
         with pq.ParquetFile(path or name, filesystem=filesystem) as file:
             yield file

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 MAX_ROWS: Final = 1 << 16
-MAX_BATCH_IDS: Final = 1 << 22
+MAX_BATCH_IDS: Final = 1 << 20
 
 
 def sorted_by_time(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -18,7 +18,7 @@ from kvcap.formats.sorting import sorted_by_time
 from kvcap.formats.sources import Source, is_parquet
 from kvcap.schema import PAYLOAD_COLUMNS, SCHEMA_VERSION, TraceKind, trace_kind, trace_schema
 
-MAX_BATCH_IDS: Final = 1 << 22
+MAX_BATCH_IDS: Final = 1 << 20
 _MAX_ROWS: Final = 1 << 17
 
 

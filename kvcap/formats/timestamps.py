@@ -16,7 +16,7 @@ from decimal import Decimal, InvalidOperation, localcontext
 from typing import Any, Final
 
 from kvcap.formats.base import TimestampUnit
-from kvcap.formats.rows import INT64_MAX, FieldError, show
+from kvcap.formats.rows import FieldError, show
 
 _EXPECTED: Final = "expected a number or an ISO 8601 date"
 _PER_UNIT: Final[dict[TimestampUnit, int]] = {"s": 1_000_000, "ms": 1000, "us": 1}
@@ -31,6 +31,10 @@ _ISO: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?\s*"
     r"(Z|z|UTC|[+-]\d\d(?::?\d\d)?)?\Z"
 )
+# What dates of Python, Arrow and SQL can all hold.
+_EARLIEST_US: Final = -62_135_596_800_000_000
+_LATEST_US: Final = 253_402_300_799_999_999
+_MAX_DIGITS: Final = 30
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -43,7 +47,8 @@ def number_of(value: Any) -> int | float | Decimal | None:
             number = Decimal(value.strip())
         except InvalidOperation:
             return None
-        return number if number.is_finite() else None
+        # Larger ones are no times, and have integers of up to a billion digits.
+        return number if number.is_finite() and number.adjusted() < _MAX_DIGITS else None
     return None
 
 
@@ -62,28 +67,26 @@ def to_microseconds(value: Any, unit: TimestampUnit, field: str = "timestamp") -
     Raises
     ------
     FieldError
-        If it is neither a finite number nor a date, or beyond 64 bits.
+        If it is neither a finite number nor a date, or not in the years 1 to 9999.
     """
     if isinstance(value, datetime):
         return (value.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
     number = number_of(value)
     if number is None:
         return _from_date(value, field)
+    if type(number) is float and not math.isfinite(number):
+        raise FieldError(field, f"is {number}, {_EXPECTED}")
     if type(number) is int and unit != "ns":
         microseconds = number * _PER_UNIT[unit]
     elif type(number) is float:
-        if not math.isfinite(number):
-            raise FieldError(field, f"is {number}, {_EXPECTED}")
         microseconds = round(number / 1000 if unit == "ns" else number * _PER_UNIT[unit])
     else:
         with localcontext() as context:
             context.prec = 50
-            scaled = Decimal(number) / 1000 if unit == "ns" else Decimal(number) * _PER_UNIT[unit]
-            if abs(scaled) > INT64_MAX:
-                raise FieldError(field, f"is {show(value)}, beyond what 64 bits of microseconds hold")
-            microseconds = int(scaled.to_integral_value())
-    if abs(microseconds) > INT64_MAX:
-        raise FieldError(field, f"is {show(value)}, beyond what 64 bits of microseconds hold")
+            exact = Decimal(number)
+            microseconds = round(exact / 1000 if unit == "ns" else exact * _PER_UNIT[unit])
+    if not _EARLIEST_US <= microseconds <= _LATEST_US:
+        raise FieldError(field, f"is {show(value)}, expected a time in the years 1 to 9999")
     return microseconds
 
 

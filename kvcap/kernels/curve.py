@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -76,6 +77,18 @@ def hits_at(curve: Curve, capacity_blocks: Int64Array) -> tuple[Int64Array, Int6
         curve.hit_blocks[corner] + beyond * curve.blocks_per_capacity_block[corner],
         curve.hit_tokens[corner] + beyond * curve.tokens_per_capacity_block[corner],
     )
+
+
+def summed_curve(curves: Sequence[Curve]) -> Curve:
+    """Return the hits of several caches together, each of them at the same capacity; at least one curve."""
+    corners = np.unique(np.concatenate([curve.capacity_blocks for curve in curves]))
+    sums = np.zeros((4, corners.size), np.int64)
+    for curve in curves:
+        corner = np.searchsorted(curve.capacity_blocks, corners, side="right") - 1
+        sums[0:2] += hits_at(curve, corners)
+        sums[2] += curve.blocks_per_capacity_block[corner]
+        sums[3] += curve.tokens_per_capacity_block[corner]
+    return Curve(corners, *sums)
 
 
 def smallest_capacity(curve: Curve, hit_blocks: int) -> int | None:

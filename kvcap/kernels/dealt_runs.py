@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kvcap.kernels._jit import jit
-from kvcap.kernels.reuse_runs import ReuseRuns, _fenwick_add, _fenwick_prefix
+from kvcap.kernels.fenwick import fenwick_add, fenwick_prefix
+from kvcap.kernels.reuse_runs import ReuseRuns
 from kvcap.kernels.run_tables import WeightedRuns
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _replay(path_offsets, path_segments, segment_blocks, order, first):
                     source = toucher
                     if n_runs == runs.shape[0]:
                         runs = np.concatenate((runs, np.empty_like(runs)))
-                    above = live - _fenwick_prefix(tree, source)
+                    above = live - fenwick_prefix(tree, source)
                     runs[n_runs, 0] = order[own]
                     runs[n_runs, 1] = source
                     runs[n_runs, 2] = position
@@ -142,11 +143,11 @@ def _replay(path_offsets, path_segments, segment_blocks, order, first):
             position += blocks
         for run in range(begin, n_runs):
             source = runs[run, 1]
-            _fenwick_add(tree, source, -runs[run, 3])
+            fenwick_add(tree, source, -runs[run, 3])
             weights[source] -= runs[run, 3]
             live -= runs[run, 3]
             runs[run, 1] = order[source]
-        _fenwick_add(tree, own, position)
+        fenwick_add(tree, own, position)
         weights[own] = position
         live += position
     return runs[:n_runs]

@@ -17,7 +17,7 @@ import numpy as np
 from kvcap.kernels._jit import jit
 
 if TYPE_CHECKING:
-    from kvcap.kernels.reuse_runs import Int64Array, UInt64Array
+    from kvcap.kernels.arrays import Int64Array, UInt64Array
 
 _PRIVATE: Final = np.uint64(0xD1B54A32D192ED03)
 _MIX: Final = np.uint64(0x9FB21C651E98DF25)

@@ -1,8 +1,7 @@
-"""Number ids in the order of their first appearance, and see whether they are keys of whole prefixes.
+"""Number ids in the order of their first appearance.
 
-Ids are chained when none of them ever follows two different ids, the start of a request counting as one:
-then an id stands for everything before it, too. One pass over the ids decides it with a hash table. Ids of
-real traces mostly count up, so neighbours are kept in one page of it: three times as fast as scattering them.
+Ids of real traces mostly count up, so the hash table keeps neighbours in one page: three times as fast as
+scattering them.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvcap.kernels._jit import jit
+from kvcap.kernels.chain_check import read_only
 
 _FIRST_BITS: Final = 12
 _GROUP_BITS: Final = 8
@@ -29,61 +29,32 @@ class IdTable:
     ----------
     count
         How many different ids there are.
-    is_chained
-        Whether each of them has followed one id only.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self.is_chained = True
         self._allocate(_FIRST_BITS)
 
     def _allocate(self, bits: int) -> None:
         self._bits = bits
         self._ids = np.empty(1 << bits, dtype=np.uint64)
-        # Numbers from 1; 0 marks a free slot, and the start of a request as a predecessor.
+        # Numbers from 1; 0 marks a free slot.
         self._numbers = np.zeros(1 << bits, dtype=np.uint32)
-        self._before = np.empty(1 << bits, dtype=np.uint32)
 
-    def add(self, ids: NDArray[np.uint64], request_offsets: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Return the number of every id, counted from 0 over all calls.
-
-        Parameters
-        ----------
-        ids : uint64 (n,), C-contiguous
-            Ids of the requests, one after the other.
-        request_offsets : int64 (n_requests + 1,)
-            Request r owns ``ids[request_offsets[r]:request_offsets[r + 1]]``.
-        """
+    def add(self, ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """Return the number of every id, counted from 0 over all calls: uint64 (n,) -> uint64 (n,)."""
+        values = read_only(ids)
         numbers = np.empty(ids.size, dtype=np.uint64)
-        offsets = np.ascontiguousarray(request_offsets, dtype=np.int64)
-        values = np.ascontiguousarray(ids, dtype=np.uint64)
-        values = values.copy() if not values.flags.writeable else values
-        request = 0
-        while request < offsets.size - 1:
-            request, self.count, chained = _add(
-                values,
-                offsets,
-                request,
-                self._ids,
-                self._numbers,
-                self._before,
-                self._bits,
-                self.count,
-                numbers,
+        position = 0
+        while position < ids.size:
+            position, self.count = _add(
+                values, position, self._ids, self._numbers, self._bits, self.count, numbers
             )
-            self.is_chained = self.is_chained and bool(chained)
-            if request < offsets.size - 1:
-                self._grow(int(offsets[request + 1] - offsets[request]))
+            if position < ids.size:
+                old = self._ids, self._numbers
+                self._allocate(self._bits + 1)
+                _move(*old, self._ids, self._numbers, self._bits)
         return numbers
-
-    def _grow(self, more: int) -> None:
-        old = self._ids, self._numbers, self._before
-        bits = self._bits + 1
-        while (1 << bits) < 2 * (self.count + more):
-            bits += 1
-        self._allocate(bits)
-        _move(*old, self._ids, self._numbers, self._before, bits)
 
 
 @jit
@@ -94,34 +65,25 @@ def _slot(value, bits):
 
 
 @jit
-def _add(values, offsets, request, ids, numbers, before, bits, count, out):
-    """Add requests until the table might be more than half full; return (next request, count, chained)."""
+def _add(values, position, ids, numbers, bits, count, out):
+    """Give numbers until the table is half full; return (position, count)."""
     mask = ids.size - 1
-    chained = True
-    while request < offsets.size - 1:
-        if 2 * (count + offsets[request + 1] - offsets[request]) > ids.size:
-            break
-        previous = np.uint32(0)
-        for i in range(offsets[request], offsets[request + 1]):
-            value = values[i]
-            slot = _slot(value, bits)
-            while numbers[slot] != 0 and ids[slot] != value:
-                slot = (slot + _STEP) & mask
-            if numbers[slot] == 0:
-                count += 1
-                ids[slot] = value
-                numbers[slot] = np.uint32(count)
-                before[slot] = previous
-            elif before[slot] != previous:
-                chained = False
-            previous = numbers[slot]
-            out[i] = np.uint64(previous - np.uint32(1))
-        request += 1
-    return request, count, chained
+    while position < values.size and 2 * count < ids.size:
+        value = values[position]
+        slot = _slot(value, bits)
+        while numbers[slot] != 0 and ids[slot] != value:
+            slot = (slot + _STEP) & mask
+        if numbers[slot] == 0:
+            count += 1
+            ids[slot] = value
+            numbers[slot] = np.uint32(count)
+        out[position] = np.uint64(numbers[slot] - np.uint32(1))
+        position += 1
+    return position, count
 
 
 @jit
-def _move(old_ids, old_numbers, old_before, ids, numbers, before, bits):
+def _move(old_ids, old_numbers, ids, numbers, bits):
     mask = ids.size - 1
     for old in range(old_ids.size):
         if old_numbers[old] != 0:
@@ -130,4 +92,3 @@ def _move(old_ids, old_numbers, old_before, ids, numbers, before, bits):
                 slot = (slot + _STEP) & mask
             ids[slot] = old_ids[old]
             numbers[slot] = old_numbers[old]
-            before[slot] = old_before[old]

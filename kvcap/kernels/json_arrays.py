@@ -7,6 +7,7 @@ replaced by another one, so the line is valid JSON afterwards exactly if it was 
 
 from __future__ import annotations
 
+import threading
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -52,32 +53,61 @@ class IntegerArrays(NamedTuple):
     values: NDArray[np.uint64]
 
 
+class _Scratch(threading.local):
+    """Room for the largest text that a thread has read, kept so that its pages are faulted in once."""
+
+    size = -1
+
+    def fit(self, size: int) -> None:
+        """Make room for a text of ``size`` bytes."""
+        if size > self.size:
+            self.size = size
+            self.starts = np.empty(size // 3 + 1, dtype=np.int64)
+            self.ends = np.empty(size // 3 + 1, dtype=np.int64)
+            self.offsets = np.zeros(size // 3 + 2, dtype=np.int64)
+            self.flags = np.empty(size // 3 + 1, dtype=np.uint8)
+            self.values = np.empty(size // 2 + 1, dtype=np.uint64)
+
+
+_scratch = _Scratch()
+
+
 def find_integer_arrays(data: bytes) -> IntegerArrays:
     """Return every non-empty array of integers alone in ``data``, which must end with a line feed."""
     text = np.frombuffer(data, dtype=np.uint8)
     n_lines = int(np.count_nonzero(text == LINE_FEED))
-    n_arrays = len(data) // 3 + 1  # untouched memory costs nothing
     line_starts = np.zeros(n_lines + 1, dtype=np.int64)
     line_arrays = np.zeros(n_lines + 1, dtype=np.int64)
     irregular = np.zeros(n_lines, dtype=np.bool_)
-    starts = np.empty(n_arrays, dtype=np.int64)
-    ends = np.empty(n_arrays, dtype=np.int64)
-    offsets = np.empty(n_arrays + 1, dtype=np.int64)
-    flags = np.empty(n_arrays, dtype=np.uint8)
-    values = np.empty(len(data) // 2 + 1, dtype=np.uint64)
-    found = _find(text, line_starts, line_arrays, irregular, starts, ends, offsets, flags, values)
-    n_values = offsets[found]
+    room = _scratch
+    room.fit(len(data))
+    n_arrays = _find(
+        text,
+        line_starts,
+        line_arrays,
+        irregular,
+        room.starts,
+        room.ends,
+        room.offsets,
+        room.flags,
+        room.values,
+    )
     return IntegerArrays(
-        line_starts, line_arrays, irregular, starts[:found], ends[:found], offsets[: found + 1],
-        flags[:found], values[:n_values].copy(),
-    )  # fmt: skip
+        line_starts,
+        line_arrays,
+        irregular,
+        room.starts[:n_arrays].copy(),
+        room.ends[:n_arrays].copy(),
+        room.offsets[: n_arrays + 1].copy(),
+        room.flags[:n_arrays].copy(),
+        room.values[: room.offsets[n_arrays]].copy(),
+    )
 
 
 @jit
 def _find(text, line_starts, line_arrays, irregular, starts, ends, offsets, flags, values):
     line = 0
     n_arrays = 0
-    offsets[0] = 0
     in_string = False
     i = 0
     while i < text.size:

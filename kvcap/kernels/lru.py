@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from kvcap.kernels.reuse_runs import Int64Array, ReuseRuns
+    from kvcap.kernels.arrays import Int64Array
+    from kvcap.kernels.reuse_runs import ReuseRuns
 
 
 def lru_hit_blocks(

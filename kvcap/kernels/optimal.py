@@ -16,7 +16,8 @@ from numba import prange
 from kvcap.kernels._jit import jit, parallel_jit
 
 if TYPE_CHECKING:
-    from kvcap.kernels.reuse_runs import Int64Array, ReuseRuns
+    from kvcap.kernels.arrays import Int64Array
+    from kvcap.kernels.reuse_runs import ReuseRuns
 
 
 def optimal_hit_blocks(runs: ReuseRuns, n_requests: int, capacities_blocks: Int64Array) -> Int64Array:

@@ -183,18 +183,6 @@ def ceilings(runs: WeightedRuns, n_requests: int) -> tuple[Int64Array, Int64Arra
     return blocks, tokens
 
 
-@jit
-def _required(request, first_block, blocks, depth, tail_first, ceiling_blocks, numerator, denominator):
-    required = np.zeros(ceiling_blocks.size, np.int64)
-    for run in range(request.size):
-        r = request[run]
-        needed = -(-ceiling_blocks[r] * numerator // denominator)
-        last = needed - 1
-        if first_block[run] <= last < first_block[run] + blocks[run]:
-            required[r] = depth[run] + 1 + (last - first_block[run] if tail_first else 0)
-    return required
-
-
 def required_blocks(
     runs: WeightedRuns, ceiling_blocks: Int64Array, target: tuple[int, int], *, tail_first: bool
 ) -> Int64Array:
@@ -219,8 +207,12 @@ def required_blocks(
     -----
     Depth never falls along a prefix, so the last block that must hit decides alone.
     """
-    depth = runs.depth if tail_first else runs.depth_head_first
-    found: Int64Array = _required(
-        runs.request, runs.first_block, runs.blocks, depth, tail_first, ceiling_blocks, target[0], target[1]
-    )
-    return found
+    numerator, denominator = target
+    last = (-(-ceiling_blocks * numerator // denominator) - 1)[runs.request]
+    found = np.flatnonzero((runs.first_block <= last) & (last < runs.first_block + runs.blocks))
+    required = np.zeros(ceiling_blocks.size, np.int64)
+    if tail_first:
+        required[runs.request[found]] = (runs.depth + 1 + last - runs.first_block)[found]
+    else:
+        required[runs.request[found]] = (runs.depth_head_first + 1)[found]
+    return required

@@ -131,7 +131,7 @@ def build_attention(kind: str, facts: dict[str, Any], where: str) -> Attention:
     if kind not in KINDS:
         raise ModelError(f"{where}: kind is {kind!r}, expected one of {', '.join(KINDS)}")
     attention_type = KINDS[kind]
-    hints = typing.get_type_hints(attention_type)
+    hints = _type_hints(attention_type)
     fields = {field.name: field for field in dataclasses.fields(attention_type)}  # type: ignore[arg-type]
     missing = [
         name for name, field in fields.items() if name not in facts and field.default is dataclasses.MISSING
@@ -148,6 +148,11 @@ def build_attention(kind: str, facts: dict[str, Any], where: str) -> Attention:
         return attention_type(**checked)
     except ModelError as error:
         raise ModelError(f"{where}: {error}") from error
+
+
+@functools.cache
+def _type_hints(attention_type: type[Attention]) -> dict[str, Any]:
+    return typing.get_type_hints(attention_type)
 
 
 def _names(model: Model) -> set[str]:

@@ -7,12 +7,14 @@ from kvcap.queries.capacities import (
     resolve_capacities,
 )
 from kvcap.queries.database import write_database
+from kvcap.queries.history import History, is_history
 from kvcap.queries.library import NamedQuery, QueryParameter, list_queries, load_query
 from kvcap.queries.results import Results, open_results
 from kvcap.queries.run_info import LengthCost, ModelSizing, ReadAccount, Rules, RunInfo
 
 __all__ = [
     "DEFAULT_CAPACITIES",
+    "History",
     "LengthCost",
     "ModelSizing",
     "NamedQuery",
@@ -22,6 +24,7 @@ __all__ = [
     "Results",
     "Rules",
     "RunInfo",
+    "is_history",
     "largest_capacity",
     "list_queries",
     "load_query",

@@ -59,10 +59,7 @@ def resolve_capacities(text: str | None, run: RunInfo) -> tuple[ResolvedCapacity
     within = _within(resolved, run)
     if text is not None and len(within) < len(resolved):
         above = next(capacity for capacity in resolved if capacity not in within)
-        raise UsageError(
-            f"--capacities {above.label} is above the --max-capacity of this run, "
-            f"{largest_capacity(run).label}, beyond which nothing is known"
-        )
+        require_within_bound(run, above.blocks, f"--capacities {above.label}")
     return within
 
 
@@ -74,6 +71,21 @@ def largest_capacity(run: RunInfo) -> ResolvedCapacity:
     if run.block_bytes is None:
         return ResolvedCapacity(f"{bound:,} blocks", bound, None)
     return ResolvedCapacity(format_size(bound * run.block_bytes), bound, bound * run.block_bytes)
+
+
+def require_within_bound(run: RunInfo, blocks: int, what: str) -> None:
+    """Refuse a capacity beyond which a bounded run knows nothing.
+
+    Raises
+    ------
+    UsageError
+        If it is above the bound; ``what`` names it in the message.
+    """
+    if run.bound_blocks is not None and blocks > run.bound_blocks:
+        raise UsageError(
+            f"{what} is above the --max-capacity of this run, {largest_capacity(run).label}, "
+            "beyond which nothing is known"
+        )
 
 
 def _within(capacities: tuple[ResolvedCapacity, ...], run: RunInfo) -> tuple[ResolvedCapacity, ...]:

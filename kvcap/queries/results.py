@@ -51,7 +51,7 @@ class Results:
                 self._connection.read_parquet(str(table)).create_view(name)
             else:
                 self._connection.register(name, table)
-        self._connection.register("run", _run_table(run))
+        self._connection.register("run", run_table(run))
         self._connection.execute(setup_sql())
         self._unnamed = {query.name: query for query in list_queries()}
 
@@ -143,7 +143,8 @@ def open_results(directory: str | Path) -> Results:
     return Results(run, present)
 
 
-def _run_table(run: RunInfo) -> pa.Table:
+def run_table(run: RunInfo) -> pa.Table:
+    """Return the ``run`` view: one row with every field but those that are records of their own."""
     columns = {}
     for name, value in run.scalars().items():
         arrow_type = (

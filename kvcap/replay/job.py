@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kvcap._version import __version__
 from kvcap.blocks import DEFAULT_PARTIAL_BLOCK, UNKNOWN_TOKENS, BlockKeyer, BlockOptions
 from kvcap.errors import EmptyTraceError, TraceError, UsageError
 from kvcap.kernels.run_tables import leading_parts, runs_within
 from kvcap.queries import ReadAccount, Results, Rules, RunInfo, resolve_capacities
-from kvcap.replay.directory import ResultsDirectory
 from kvcap.replay.options import ReplayOptions
 from kvcap.replay.policies import lookup_limits, policy_tables
 from kvcap.replay.sizing import bytes_per_token, decimal_text, max_capacity_blocks
@@ -28,6 +27,8 @@ from kvcap.replay.tables import curve_table, requests_table, reuse_runs_table
 
 if TYPE_CHECKING:
     from kvcap.formats.base import ReadReport, Trace
+    from kvcap.replay.directory import ResultsDirectory
+    from kvcap.schema import TraceKind
 
 
 def source_paths(source: Any) -> list[str] | None:
@@ -62,6 +63,8 @@ def replay_trace(
     if out is None:
         run, tables = _replayed(trace, options, pool_column, None, progress)
         return Results(run, tables)
+    from kvcap.replay.directory import ResultsDirectory
+
     with ResultsDirectory(out, trace.schema, force=force) as directory:
         run, tables = _replayed(trace, options, pool_column, directory, progress)
         return directory.commit(run, tables)
@@ -81,22 +84,54 @@ def _replayed(
     )
     if streamed.blocks.size == 0:
         raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
-    streamed, beyond_blocks = _within_bound(streamed, tail_first=options.touch_order == "tail-first")
-    run = replace(_run_info(trace, streamed, options, pool_column), beyond_blocks=beyond_blocks)
+    streamed, counts = counted(streamed, options)
+    run = run_info(
+        counts, options, streamed.input_tokens, trace.report, kind=trace.kind, pool_column=pool_column
+    )
     return run, _tables(streamed, options, run)
 
 
-def _within_bound(streamed: StreamedTrace, *, tail_first: bool) -> tuple[StreamedTrace, int]:
-    """Return a trace without runs deeper than its bound, and how many blocks they held."""
-    if streamed.max_depth is None:
-        return streamed, 0
-    runs = runs_within(streamed.runs, streamed.max_depth, tail_first=tail_first)
-    return replace(streamed, runs=runs), int(streamed.runs.blocks.sum() - runs.blocks.sum())
+@dataclass(frozen=True)
+class RunCounts:
+    """What a replay counts, of all its pools or of one; see :class:`kvcap.queries.RunInfo`."""
+
+    block_size: int
+    coarsen: int
+    blocks: int
+    distinct_blocks: int
+    largest_request_blocks: int
+    requests_without_output: int
+    max_depth: int | None
+    beyond_blocks: int
+    forgotten_blocks: int
+
+
+def counted(streamed: StreamedTrace, options: ReplayOptions) -> tuple[StreamedTrace, RunCounts]:
+    """Return a trace after its pass without runs deeper than its bound, and its counts."""
+    runs = streamed.runs
+    if streamed.max_depth is not None:
+        runs = runs_within(runs, streamed.max_depth, tail_first=options.touch_order == "tail-first")
+    return replace(streamed, runs=runs), RunCounts(
+        block_size=streamed.block_size,
+        coarsen=streamed.coarsen,
+        blocks=int(streamed.blocks.sum()),
+        distinct_blocks=int(streamed.touched_blocks.sum() - runs.blocks.sum()),
+        largest_request_blocks=int(streamed.blocks.max()),
+        requests_without_output=int(np.count_nonzero(streamed.output_tokens == UNKNOWN_TOKENS)),
+        max_depth=streamed.max_depth,
+        beyond_blocks=int(streamed.runs.blocks.sum() - runs.blocks.sum()),
+        forgotten_blocks=streamed.forgotten_blocks,
+    )
 
 
 def block_keyer(trace: Trace, options: ReplayOptions) -> BlockKeyer:
     """Return what keys the blocks of a trace."""
-    blocks = BlockOptions(
+    return BlockKeyer(options_of_blocks(options), chained=trace.chained)
+
+
+def options_of_blocks(options: ReplayOptions) -> BlockOptions:
+    """Return what a block of a replay is."""
+    return BlockOptions(
         block_size=options.block_size,
         coarsen=options.coarsen,
         partial_block=options.partial_block,
@@ -104,7 +139,6 @@ def block_keyer(trace: Trace, options: ReplayOptions) -> BlockKeyer:
         chunk_tokens=options.chunk_tokens,
         output_blocks=options.output_blocks,
     )
-    return BlockKeyer(blocks, chained=trace.chained)
 
 
 def _observed(
@@ -127,7 +161,7 @@ def _observed(
 
 
 def _check_pools(batch: pa.RecordBatch, pool_column: str, report: ReadReport) -> None:
-    missing = np.flatnonzero(pc.is_null(batch.column("pool")).to_numpy(zero_copy_only=False))
+    missing = np.flatnonzero(batch.column("pool").is_null().to_numpy(zero_copy_only=False))
     if missing.size:
         request_id = batch.column("request_id")[int(missing[0])].as_py()
         raise TraceError(
@@ -137,37 +171,61 @@ def _check_pools(batch: pa.RecordBatch, pool_column: str, report: ReadReport) ->
 
 
 def _tables(streamed: StreamedTrace, options: ReplayOptions, run: RunInfo) -> dict[str, pa.Table]:
-    limits = lookup_limits(streamed, options)
-    runs = streamed.runs
-    if options.compute_last_token or options.output_blocks:
-        runs = leading_parts(runs, limits)
-    pools = streamed.columns.column("pool")
-    tables = {
-        "requests": requests_table(
-            streamed, runs, options.target, run.warm_up_requests, tail_first=run.tail_first
-        ),
-        "reuse_runs": reuse_runs_table(runs),
-        "curve": curve_table(runs, pools, run.warm_up_requests, tail_first=run.tail_first),
-    }
+    tables = lru_tables(streamed, options, run.warm_up_requests)
     if options.policies:
         capacities = [capacity.blocks for capacity in resolve_capacities(options.capacities, run)]
+        limits = lookup_limits(streamed, options)
         tables |= policy_tables(streamed, limits, options, capacities, run.warm_up_requests)
     return tables
 
 
-def _run_info(
-    trace: Trace, streamed: StreamedTrace, options: ReplayOptions, pool_column: str | None
+def lru_tables(streamed: StreamedTrace, options: ReplayOptions, warm_up_requests: int) -> dict[str, pa.Table]:
+    """Return the tables ``requests``, ``reuse_runs`` and ``curve``."""
+    tail_first = options.touch_order == "tail-first"
+    runs = streamed.runs
+    if options.compute_last_token or options.output_blocks:
+        runs = leading_parts(runs, lookup_limits(streamed, options))
+    pools = streamed.columns.column("pool")
+    return {
+        "requests": requests_table(streamed, runs, options.target, warm_up_requests, tail_first=tail_first),
+        "reuse_runs": reuse_runs_table(runs),
+        "curve": curve_table(runs, pools, warm_up_requests, tail_first=tail_first),
+    }
+
+
+def run_info(
+    counts: RunCounts,
+    options: ReplayOptions,
+    input_tokens: npt.NDArray[np.int64],
+    report: ReadReport,
+    *,
+    kind: TraceKind,
+    pool_column: str | None,
 ) -> RunInfo:
-    n_requests = int(streamed.blocks.size)
-    per_token, sizing = bytes_per_token(options, streamed.input_tokens)
-    block_bytes = None if per_token is None else math.ceil(per_token * streamed.block_size)
+    """Return the metadata of a replay.
+
+    Parameters
+    ----------
+    counts
+        What was counted on the way.
+    options
+        What the replay was told.
+    input_tokens : int64 (n_requests,)
+        Prompt lengths.
+    report
+        The account of the reading.
+    kind, pool_column
+        Of the trace.
+    """
+    per_token, sizing = bytes_per_token(options, input_tokens)
+    block_bytes = None if per_token is None else math.ceil(per_token * counts.block_size)
     return RunInfo(
         kvcap_version=__version__,
         created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        kind=trace.kind,
-        block_size=streamed.block_size,
-        coarsen=streamed.coarsen,
-        partial_block=options.partial_block or DEFAULT_PARTIAL_BLOCK[trace.kind],
+        kind=kind,
+        block_size=counts.block_size,
+        coarsen=counts.coarsen,
+        partial_block=options.partial_block or DEFAULT_PARTIAL_BLOCK[kind],
         touch_order=options.touch_order,
         target_percent=decimal_text(options.target * 100),
         warm_up_percent=decimal_text(options.warm_up * 100),
@@ -175,25 +233,26 @@ def _run_info(
         kv_bytes_per_token=None if per_token is None else decimal_text(per_token),
         sizing=sizing,
         block_bytes=block_bytes,
-        requests=n_requests,
-        warm_up_requests=math.floor(n_requests * options.warm_up),
-        blocks=int(streamed.blocks.sum()),
-        distinct_blocks=int(streamed.touched_blocks.sum()) - int(streamed.runs.blocks.sum()),
-        input_tokens=int(streamed.input_tokens.sum()),
-        largest_request_blocks=int(streamed.blocks.max()),
-        rules=_rules(options, streamed),
-        reading=_account(trace.report),
-        max_capacity_blocks=streamed.max_depth,
-        forgotten_blocks=streamed.forgotten_blocks,
+        requests=input_tokens.size,
+        warm_up_requests=math.floor(input_tokens.size * options.warm_up),
+        blocks=counts.blocks,
+        distinct_blocks=counts.distinct_blocks,
+        input_tokens=int(input_tokens.sum()),
+        largest_request_blocks=counts.largest_request_blocks,
+        rules=_rules(options, counts.requests_without_output),
+        reading=_account(report),
+        max_capacity_blocks=counts.max_depth,
+        beyond_blocks=counts.beyond_blocks,
+        forgotten_blocks=counts.forgotten_blocks,
     )
 
 
-def _rules(options: ReplayOptions, streamed: StreamedTrace) -> Rules:
+def _rules(options: ReplayOptions, requests_without_output: int) -> Rules:
     return Rules(
         engine=options.engine,
         compute_last_token=options.compute_last_token,
         output_blocks=options.output_blocks,
-        requests_without_output=int(np.count_nonzero(streamed.output_tokens == UNKNOWN_TOKENS)),
+        requests_without_output=requests_without_output,
         policies=options.policies,
         capacities=options.capacities,
         capacity_factor=decimal_text(options.capacity_factor),

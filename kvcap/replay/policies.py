@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kvcap.kernels.engine_rules import held_blocks, lookup_blocks
 from kvcap.kernels.reuse_runs import ReuseRuns
@@ -86,6 +85,8 @@ def _pools(pool_column: pa.ChunkedArray) -> Iterator[tuple[str | None, Int64Arra
     if pool_column.null_count == len(pool_column):
         yield None, np.arange(len(pool_column))
         return
+    import pyarrow.compute as pc
+
     for value in sorted(pc.unique(pool_column).to_pylist()):
         yield value, np.flatnonzero(pc.equal(pool_column, value).to_numpy())
 

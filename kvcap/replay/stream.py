@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kvcap.blocks import BlockKeyer, KeyedRequests
 from kvcap.kernels.keys import take_requests
@@ -140,9 +139,8 @@ def stream(
 def _cacheable_tokens(keyed: KeyedRequests) -> Int64Array:
     """Return the sum of the weights of each prompt's blocks: int64 (n_requests,)."""
     if keyed.block_tokens is not None:
-        summed = np.concatenate([np.zeros(1, np.int64), np.cumsum(keyed.block_tokens, dtype=np.int64)])
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(keyed.prompt_blocks)])
-        explicit: Int64Array = np.diff(summed[offsets])
+        summed = _offsets(keyed.block_tokens.astype(np.int64))
+        explicit: Int64Array = np.diff(summed[_offsets(keyed.prompt_blocks)])
         return explicit
     filled_blocks = -(-keyed.covered_tokens // keyed.block_size)
     # Blocks beyond what the prompt fills weigh one token each.
@@ -160,6 +158,11 @@ def _replay_batch(
     """Yield the runs of each pool's requests in one batch, with ids of the whole trace."""
     n_requests = keyed.request_offsets.size - 1
     ids = np.arange(first_id, first_id + n_requests)
+    if pool_column.null_count == n_requests:
+        yield _replay_pool(_pool(pools, None, max_depth), keyed, ids)
+        return
+    import pyarrow.compute as pc  # Slow to import, and most traces are one pool.
+
     values = pc.unique(pool_column).to_pylist()
     if len(values) == 1:
         yield _replay_pool(_pool(pools, values[0], max_depth), keyed, ids)

@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kvcap.kernels.curve import Curve, hit_curve
 from kvcap.kernels.run_tables import WeightedRuns, ceilings, required_blocks
@@ -63,12 +62,16 @@ def curve_table(
 ) -> pa.Table:
     """Return the ``curve`` table of the measured requests: all pools together, then each."""
     measured = _where(runs, runs.request >= warm_up_requests)
-    parts = [_curve_part(None, hit_curve(measured, tail_first=tail_first))]
+    parts = [curve_part(None, hit_curve(measured, tail_first=tail_first))]
+    if pool_column.null_count == len(pool_column):
+        return parts[0]
+    import pyarrow.compute as pc  # Slow to import, and most traces are one pool.
+
     values = sorted(value for value in pc.unique(pool_column).to_pylist() if value is not None)
     for value in values:
         in_pool = pc.fill_null(pc.equal(pool_column, value), False).to_numpy()
         curve = hit_curve(_where(measured, in_pool[measured.request]), tail_first=tail_first)
-        parts.append(_curve_part(value, curve))
+        parts.append(curve_part(value, curve))
     return pa.concat_tables(parts)
 
 
@@ -76,7 +79,8 @@ def _where(runs: WeightedRuns, mask: npt.NDArray[np.bool_]) -> WeightedRuns:
     return WeightedRuns(*(column[mask] for column in runs))
 
 
-def _curve_part(pool: str | None, curve: Curve) -> pa.Table:
+def curve_part(pool: str | None, curve: Curve) -> pa.Table:
+    """Return the rows of the ``curve`` table for one pool, or for all together (None)."""
     n = curve.capacity_blocks.size
     columns = [pa.array([pool] * n, pa.string()), *(pa.array(column) for column in curve)]
     return pa.Table.from_arrays(columns, schema=CURVE.with_metadata(schema_metadata("curve")))

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import Protocol
 
 from kvcap.report.axes import Axis
@@ -121,7 +122,11 @@ class LineChart:
         borders = [frame.left, *((a + b) / 2 for a, b in pairwise(centres)), frame.right]
         strips = []
         for x, (left, right) in zip(xs, pairwise(borders), strict=True):
-            values = (f"{series.name}: {self.y.text(_value_at(series, x))}" for series in self.series)
+            values = (
+                f"{series.name}: {self.y.text(_value_at(series, self.x, x))}"
+                for series in self.series
+                if series.points[0][0] <= x <= series.points[-1][0]
+            )
             tip = "\n".join([self.x.text(x), *values])
             strips.append(rect(left, frame.top, right - left, frame.bottom - frame.top, "hover", tip))
         return "".join(strips)
@@ -264,7 +269,12 @@ class ShareBar:
         return picture(frame, self.title, "".join(body))
 
 
-def _value_at(series: Series, x: float) -> float:
-    """Return a line's value at its last point up to x."""
-    at = bisect_right([point[0] for point in series.points], x) - 1
-    return series.points[max(0, at)][1]
+def _value_at(series: Series, axis: Axis, x: float) -> float:
+    """Return where a line stands at x, between its first and last point."""
+    after = bisect_right(series.points, (x, inf))
+    if after == len(series.points):
+        return series.points[-1][1]
+    (x0, y0), (x1, y1) = series.points[after - 1], series.points[after]
+    left, right = axis.position(x0), axis.position(x1)
+    part = (axis.position(x) - left) / (right - left) if right > left else 0.0
+    return y0 + part * (y1 - y0)

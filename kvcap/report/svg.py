@@ -13,10 +13,15 @@ def element(name: str, body: str = "", **attributes: str | float | None) -> str:
     parts = [name]
     for key, value in attributes.items():
         if value is not None:
-            text = f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else escape(str(value))
-            parts.append(f'{key.rstrip("_").replace("_", "-")}="{text}"')
+            parts.append(f'{key.rstrip("_").replace("_", "-")}="{_attribute(value)}"')
     opening = " ".join(parts)
     return f"<{opening}>{body}</{name}>" if body else f"<{opening}/>"
+
+
+def _attribute(value: str | float) -> str:
+    if isinstance(value, float):
+        return f"{value:.1f}".removesuffix(".0")
+    return escape(str(value)).replace("\n", "&#10;")
 
 
 def text(x: float, y: float, words: str, *, class_: str = "label", anchor: str | None = None) -> str:

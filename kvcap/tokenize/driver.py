@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kvcap._version import __version__
 from kvcap.errors import EmptyTraceError, RecordError, UsageError
@@ -236,7 +237,7 @@ class TokenizedTrace:
         columns["output_ids"] = pa.nulls(count, TOKEN_IDS)
         # The log counts one answer for all prompts of a body; whose share is whose, it does not say.
         alone = pa.array(pending.alone)
-        columns["output_length"] = pa.compute.if_else(alone, columns["output_length"], None)
+        columns["output_length"] = pc.if_else(alone, columns["output_length"], None)
         self._requests += count
         self._update_report()
         return pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)

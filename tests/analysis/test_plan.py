@@ -125,8 +125,8 @@ def test_worth_of_a_step_and_price_at_which_it_breaks_even() -> None:
     assert planned.goal.next_gpu_hours_per_day == pytest.approx(8 / 3600)
     per_month = 8 / 3600 * 3 * 730 / 24
     assert planned.goal.break_even_price_per_gib_month == pytest.approx(per_month / 2)
-    assert planned.unlimited.ideal_speed_up == 2.0
-    assert planned.unlimited.break_even_price_per_gib_month == 0.0
+    assert planned.largest.ideal_speed_up == 2.0
+    assert planned.largest.break_even_price_per_gib_month == 0.0
 
 
 def test_a_block_stops_paying_when_holding_it_has_cost_its_computation() -> None:
@@ -180,7 +180,7 @@ def test_capacities_are_of_each_pool_and_costs_of_all() -> None:
         planned = plan(results, options)
     assert planned.pools == 2
     assert planned.tiers[0].cost_per_month == 2 * 3 * 2
-    assert planned.unlimited.block_hit_rate == 0.0
+    assert planned.largest.block_hit_rate == 0.0
 
 
 def test_a_run_without_bytes_is_planned_in_blocks() -> None:

@@ -100,7 +100,7 @@ def test_without_bytes_per_token_answers_are_in_blocks_and_tokens(run: Run, trac
     assert "iB" not in out
     code, _, err = run("replay", trace, "--capacities", "1GiB")
     assert code == 2
-    assert "need --kv-bytes-per-token" in one_error_line(err)
+    assert "needs --kv-bytes-per-token" in one_error_line(err)
 
 
 def test_a_trace_on_stdin_and_several_files_replay_in_the_order_given(tmp_path: Path) -> None:

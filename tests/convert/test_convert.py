@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +111,8 @@ def test_whether_ids_are_chained_is_noted_and_changes_no_answer(
 def test_beyond_a_number_of_ids_chaining_is_left_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "MAX_CHECKED_IDS", 3)
-    log = write_log(tmp_path / "t.jsonl", *hash_lines(REQUESTS))
+    monkeypatch.setattr(job, "MAX_CHECK_ENTRIES", 100)
+    log = write_log(tmp_path / "t.jsonl", *hash_lines([[1000 * n for n in range(2000)]]))
     assert not convert([str(log)], str(tmp_path / "t.parquet")).chained
 
 
@@ -293,3 +297,23 @@ def test_an_empty_sink_still_is_a_parquet_file(tmp_path: Path) -> None:
         pass
     with pytest.raises(EmptyTraceError, match="holds no request"):
         read_log(tmp_path / "t.parquet")
+
+
+def test_control_c_while_waiting_for_standard_input_ends_at_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kvcap", "convert", "-", "-o", str(tmp_path / "t.parquet")]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=Path(__file__).parents[2]
+    )
+    assert process.stdin is not None
+    # More than what is read without threads, so that one of them waits for the rest.
+    line = json.dumps({"tokens": list(range(1000))}).encode() + b"\n"
+    process.stdin.write(line * (9_000_000 // len(line)))
+    process.stdin.flush()
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    assert process.stderr is not None
+    assert process.stderr.read() == b"kvcap: interrupted\n"
+    process.stdin.close()
+    process.stderr.close()
+    assert list(tmp_path.iterdir()) == []

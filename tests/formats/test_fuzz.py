@@ -76,19 +76,23 @@ SAMPLES: dict[str, list[Any]] = {
             {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}},
             {"key": "gen_ai.usage.output_tokens", "value": {"intValue": "3"}},
             {"key": "gen_ai.input.messages", "value": {"stringValue": json.dumps(
-                [{"role": "user", "parts": [{"type": "text", "content": "hi"}]}])}}]}]}]}]}
+                [{"role": "user", "parts": [{"type": "text", "content": "hi"}]}])}}]}]}]}]},
+        {"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": 1730, "attributes": [
+            {"key": "gen_ai.input.messages", "value": {"arrayValue": {"values": [
+                {"kvlistValue": {"values": [{"key": "role", "value": {"stringValue": "user"}}]}}]}}}]}]}]}]},
     ],
     "request-json": [{"timestamp": 3, "status": 200, "model": "m", "request_json": json.dumps(CHAT)}],
 }  # fmt: skip
 LINES = {
     "vllm": "INFO 10-01 18:43:27 logger.py:36] Received request c-0: prompt: 'x', params: S(n=1), "
     "prompt_token_ids: [1, 2, 3], lora_request: None.",
-    "sglang-lines": "[2025-08-04 11:51:41] Receive: obj=GenerateReqInput(rid='a', text=None, input_ids=[1, 2])",
+    "sglang-lines": "[2025-08-04 11:51:41] Receive: obj=GenerateReqInput(rid='a', input_ids=[1, 2])",
 }
 
 odd_values = st.sampled_from(
-    [None, True, False, -1, 0, 2**31, 2**32, 2**53 + 1, 2**63, 2**64, 10**400, 1.5, -0.0, 1e308, "", "x", "1", "nan",
-     "2026-01-01", "\0", "\ud83d", [], [[]], [1, [2]], [1, 2.5], [True], ["a", 1], {}, {"a": 1}, [{}], "{", "[1,2"]
+    [None, True, False, -1, 0, 2**31, 2**32, 2**53 + 1, 2**63, 2**64, 10**400, 1.5, -0.0, 1e308,
+     "", "x", "1", "nan", "2026-01-01", "\0", "\ud83d", "{", "[1,2",
+     [], [[]], [1, [2]], [1, 2.5], [True], ["a", 1], {}, {"a": 1}, [{}]]
 )  # fmt: skip
 
 

@@ -39,8 +39,10 @@ def test_tables_macros_and_queries_answer_in_another_client(results: kvcap.Resul
 
 def test_queries_over_tables_that_a_run_lacks_stay_out(results: kvcap.Results, tmp_path: Path) -> None:
     write_database(results, tmp_path / "plain.duckdb")
-    client = duckdb.connect(str(tmp_path / "plain.duckdb"))
-    with client, pytest.raises(duckdb.CatalogException, match="policy_hit_rates"):
+    with (
+        duckdb.connect(str(tmp_path / "plain.duckdb")) as client,
+        pytest.raises(duckdb.CatalogException, match="policy_hit_rates"),
+    ):
         client.sql("FROM policy_hit_rates")
     with EXAMPLE.replayed(policies=("fifo",), capacities="20blocks") as simulated:
         write_database(simulated, tmp_path / "policies.duckdb")

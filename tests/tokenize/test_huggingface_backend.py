@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kvcap.errors import RecordError, UsageError
+from kvcap.errors import MissingExtraError, RecordError, UsageError
 from kvcap.tokenize import TokenizeOptions
 from kvcap.tokenize.backends import create_backend
 from kvcap.tokenize.prompts import ChatPrompt, Source, TextPrompt
@@ -146,6 +147,20 @@ def test_what_the_template_refuses_is_an_error_of_that_request(model: Callable[.
     loaded = backend(model(chat_template="{{ messages[0].missing + 'x' }}"))
     with pytest.raises(RecordError, match="do not fit the chat template"):
         loaded.render(chat())
+
+
+def test_text_that_is_no_unicode_is_an_error_of_that_request(tokenizer_dir: Path) -> None:
+    call = {"function": {"name": "f", "arguments": json.dumps({"half": "\ud800"})}}
+    with pytest.raises(RecordError, match=r"^log\.jsonl:4: cannot be tokenized: "):
+        backend(tokenizer_dir).encode(chat(USER, {"role": "assistant", "tool_calls": [call]}))
+
+
+def test_what_is_missing_is_said_in_one_line(tokenizer_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("huggingface", "chat_template", "library_tokenizer"):
+        monkeypatch.delitem(sys.modules, f"kvcap.tokenize.backends.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'kvcap\[huggingface\]'"):
+        backend(tokenizer_dir)
 
 
 @pytest.mark.parametrize(

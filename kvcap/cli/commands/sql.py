@@ -15,7 +15,12 @@ HELP: Final = "Ask the results of a replay in SQL, or with a named query."
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("results", nargs="?", metavar="RESULTS_DIR", help="what `kvcap replay --out` wrote")
+    parser.add_argument(
+        "results",
+        nargs="?",
+        metavar="RESULTS_DIR",
+        help="what `kvcap replay --out` wrote, or a directory of such days, day=YYYY-MM-DD",
+    )
     parser.add_argument(
         "sql",
         nargs="?",
@@ -71,13 +76,15 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--shell prints rows as {', '.join(FORMATS)}, not as {args.format}")
     parameters = dict(_parameter(text) for text in args.parameter)
 
-    from kvcap.queries import open_results, write_database
+    from kvcap.queries import History, is_history, open_results, write_database
 
-    with open_results(args.results) as results:
+    with History(args.results) if is_history(args.results) else open_results(args.results) as results:
         if args.shell:
             run_shell(results, args.format)
             return 0
         if args.attach is not None:
+            if isinstance(results, History):
+                raise UsageError(f"--attach takes one day, such as {args.results}/day={max(results.days)}")
             write_database(results, args.attach, force=args.force)
             return 0
         table = results.query(args.query, **parameters) if args.query else results.sql(args.sql)

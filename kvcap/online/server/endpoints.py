@@ -201,6 +201,6 @@ def _pool(request: Request) -> str | None:
 
 def _observations(batch: ObservedBatch, block_bytes: int) -> list[dict[str, Any]]:
     return [
-        {**asdict(observation), "required_bytes": observation.required_blocks * block_bytes}
+        {**vars(observation), "required_bytes": observation.required_blocks * block_bytes}
         for observation in batch
     ]

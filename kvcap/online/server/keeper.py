@@ -20,7 +20,7 @@ _MAX_WRITES: Final = 4
 
 
 class Keeper:
-    """Record requests and save states, in that order on disk; called from the estimator's thread.
+    """Record requests and save states, in that order on disk; by one caller at a time.
 
     A state is written after all the requests that it counts, so that state and log together always
     tell how far they go.
@@ -59,15 +59,24 @@ class Keeper:
         if self._log is not None:
             self._log.append(first_request, incoming)
 
+    def due(self) -> bool:
+        """Return whether :meth:`keep_up` would do anything."""
+        return self._state_due() or self._roll_due() or bool(self._writes and self._writes[0].done())
+
     def keep_up(self, estimator: Estimator) -> None:
-        """Close the log's file and save the state where it is time to."""
-        now = time.monotonic()
-        options = self._options
-        full = self._log is not None and self._log.pending_bytes >= options.record_bytes
-        if self._state_path is not None and now - self._saved_at >= options.state_seconds:
+        """Close the log's file, and save the state, where it is time to.
+
+        Raises
+        ------
+        OSError
+            If something could not be written since the last call.
+        """
+        if self._state_due():
             self.save(estimator)
-        elif full or now - self._rolled_at >= options.record_seconds:
+        elif self._roll_due():
             self._roll()
+        while self._writes and self._writes[0].done():
+            self._writes.popleft().result()
 
     def save(self, estimator: Estimator) -> None:
         """Close the log's file and save the state now."""
@@ -96,6 +105,16 @@ class Keeper:
         """Return the files of the log in order."""
         return [] if self._log is None else self._log.files()
 
+    def _state_due(self) -> bool:
+        age = time.monotonic() - self._saved_at
+        return self._state_path is not None and age >= self._options.state_seconds
+
+    def _roll_due(self) -> bool:
+        if self._log is None:
+            return False
+        full = self._log.pending_bytes >= self._options.record_bytes
+        return full or time.monotonic() - self._rolled_at >= self._options.record_seconds
+
     def _roll(self) -> None:
         self._rolled_at = time.monotonic()
         part = None if self._log is None else self._log.take()
@@ -104,5 +123,5 @@ class Keeper:
 
     def _submit(self, write: Future[None]) -> None:
         self._writes.append(write)
-        while len(self._writes) > _MAX_WRITES or (self._writes and self._writes[0].done()):
+        while len(self._writes) > _MAX_WRITES:
             self._writes.popleft().result()

@@ -1,19 +1,16 @@
-"""What Prometheus reads. Counters count since the process began; gauges are of the moment of the scrape."""
+"""What Prometheus reads: counters since the process began, and what the estimator knows at the scrape."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-from kvcap.kernels.observations import (
-    BLOCKS,
-    CEILING_BLOCKS,
-    FIRST_CAPACITY,
-    REQUIRED_BLOCKS,
-    WITHIN_BOUND_BLOCKS,
-)
+from kvcap.kernels.observations import REQUIRED_BLOCKS
 from kvcap.online.estimator.snapshot import PERCENTILES
 from kvcap.units import format_size
 
@@ -23,8 +20,9 @@ if TYPE_CHECKING:
 
 Status = Literal["observed", "refused", "overloaded", "dropped", "failed"]
 
+_STATUSES: Final[tuple[Status, ...]] = ("observed", "refused", "overloaded", "dropped", "failed")
 _SECONDS: Final = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-_REQUIRED_BYTES: Final = tuple(float(1 << power) for power in range(28, 45))
+_REQUIRED_BYTES: Final = np.array([1 << power for power in range(28, 45)], np.int64)
 
 
 class Metrics:
@@ -37,82 +35,111 @@ class Metrics:
     """
 
     def __init__(self, options: ServeOptions) -> None:
-        self.registry = CollectorRegistry()
+        self._registry = CollectorRegistry()
         self._block_bytes = options.block_bytes
-        labels = [(format_size(size), str(size)) for size in options.capacities_bytes]
-        self._requests = self._counter("requests", "Requests by what became of them.", ["status"])
-        for status in ("observed", "refused", "overloaded", "dropped", "failed"):
-            self._requests.labels(status)
-        self._dropped = self._counter("dropped", "Shadow requests dropped because the queue was full.")
-        self._pending = self._gauge("pending_requests", "Bodies that wait for their answer.")
-        self.tokenize_seconds = self._histogram("tokenize_seconds", "Time to tokenize one body.", _SECONDS)
-        self.simulate_seconds = self._histogram("simulate_seconds", "Time to observe one batch.", _SECONDS)
-        self.total_seconds = self._histogram("total_seconds", "Time from arrival to answer.", _SECONDS)
-        self._blocks = self._counter("block_accesses", "Blocks looked up.")
-        self._reusable = self._counter("reusable_block_accesses", "Blocks looked up that were remembered.")
-        self._beyond = self._counter("beyond_bound_block_accesses", "Those of them deeper than the bound.")
-        self._required = self._histogram(
-            "required_capacity_bytes", "Capacity at which a request reaches its target.", _REQUIRED_BYTES
+        self._requests = Counter(
+            "kvcap_requests", "Requests by what became of them.", ["status"], registry=self._registry
         )
-        names = ["capacity", "capacity_bytes"]
-        hits = self._counter("prefix_hit_blocks", "Leading blocks that a capacity would have held.", names)
-        rate = self._gauge("prefix_hit_rate", "The same over blocks looked up, in the window.", names)
-        self._hits = [hits.labels(*pair) for pair in labels]
-        self._rates = [rate.labels(*pair) for pair in labels]
-        self._ceiling = self._gauge("ceiling_hit_rate", "Hit rate with unlimited capacity, in the window.")
-        self._quantiles = self._gauge(
-            "window_required_capacity_bytes", "Nearest-rank quantiles of the window's requests.", ["quantile"]
+        self._by_status = {status: self._requests.labels(status) for status in _STATUSES}
+        self._dropped = Counter(
+            "kvcap_dropped", "Shadows dropped because the queue was full.", registry=self._registry
         )
-        self._window_requests = self._gauge("window_requests", "Requests in the window.")
-        self._window_size = self._gauge("window_size_requests", "Requests that the window holds at most.")
-        self._window_size.set(options.window_requests)
-        self._tracked = self._gauge("tracked_blocks", "Distinct blocks remembered.")
-        self._forgotten = self._gauge("forgotten_blocks", "Blocks forgotten because deeper than the bound.")
-        self._memory = self._gauge("memory_bytes", "Bytes that the estimator holds.")
+        self.tokenize_seconds = self._histogram("tokenize", "Time to tokenize one body.")
+        self.simulate_seconds = self._histogram("simulate", "Time to observe what was ready at once.")
+        self.total_seconds = self._histogram("total", "Time from arrival to answer.")
+        self._required_counts = np.zeros(_REQUIRED_BYTES.size + 1, np.int64)
+        self._required_sum = 0
+        self._estimates = _Estimates(options)
+        self._registry.register(self._estimates)
 
     def count(self, status: Status) -> None:
         """Count a body that was not observed."""
-        self._requests.labels(status).inc()
+        self._by_status[status].inc()
         if status == "dropped":
             self._dropped.inc()
 
     def observed(self, batch: ObservedBatch) -> None:
         """Count observed requests."""
-        sums = batch.rows.sum(axis=0).tolist()
-        self._requests.labels("observed").inc(len(batch))
-        self._blocks.inc(sums[BLOCKS])
-        self._reusable.inc(sums[CEILING_BLOCKS])
-        self._beyond.inc(sums[CEILING_BLOCKS] - sums[WITHIN_BOUND_BLOCKS])
-        for capacity, hits in enumerate(self._hits):
-            hits.inc(sums[FIRST_CAPACITY + capacity])
-        values, counts = np.unique(batch.rows[:, REQUIRED_BLOCKS], return_counts=True)
-        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-            for _ in range(count):
-                self._required.observe(value * self._block_bytes)
+        self._by_status["observed"].inc(len(batch))
+        required = batch.rows[:, REQUIRED_BLOCKS] * self._block_bytes
+        np.add.at(self._required_counts, np.searchsorted(_REQUIRED_BYTES, required), 1)
+        self._required_sum += int(required.sum())
 
     def render(self, snapshot: Snapshot, pending: int) -> bytes:
         """Return the text that Prometheus reads."""
-        self._pending.set(pending)
-        window = snapshot.window
-        for gauge, row in zip(self._rates, window.capacities, strict=True):
-            gauge.set(_rate(row.block_hit_rate))
-        self._ceiling.set(_rate(window.ceiling_rate))
+        self._estimates.moment = (snapshot, pending, self._required())
+        return generate_latest(self._registry)
+
+    def _required(self) -> Metric:
+        upper = [*(str(float(bound)) for bound in _REQUIRED_BYTES), "+Inf"]
+        counts = np.cumsum(self._required_counts).tolist()
+        return HistogramMetricFamily(
+            "kvcap_required_capacity_bytes",
+            "Capacity at which a request reaches its target.",
+            buckets=list(zip(upper, counts, strict=True)),
+            sum_value=self._required_sum,
+        )
+
+    def _histogram(self, name: str, text: str) -> Histogram:
+        return Histogram(f"kvcap_{name}_seconds", text, buckets=_SECONDS, registry=self._registry)
+
+
+class _Estimates(Collector):
+    """What the estimator knew at a moment."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        self._labels = [(format_size(size), str(size)) for size in options.capacities_bytes]
+        self._window_size = options.window_requests
+        self.moment: tuple[Snapshot, int, Metric] | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        if self.moment is None:
+            return
+        snapshot, pending, required = self.moment
+        totals, window = snapshot.totals, snapshot.window
+        yield required
+        yield _counter("block_accesses", "Blocks looked up.", totals.blocks)
+        yield _counter(
+            "reusable_block_accesses", "Those of them that were remembered.", totals.ceiling_blocks
+        )
+        yield _counter(
+            "beyond_bound_block_accesses", "Those of them deeper than the bound.", totals.beyond_bound_blocks
+        )
+        yield _counter("forgotten_blocks", "Blocks forgotten as too deep.", snapshot.forgotten_blocks)
+        names = ("capacity", "capacity_bytes")
+        hits = CounterMetricFamily(
+            "kvcap_prefix_hit_blocks", "Leading blocks that a capacity would have held.", labels=names
+        )
+        rates = GaugeMetricFamily(
+            "kvcap_prefix_hit_rate", "The same over blocks looked up, in the window.", labels=names
+        )
+        for labels, total, recent in zip(self._labels, totals.capacities, window.capacities, strict=True):
+            hits.add_metric(labels, total.hit_blocks)
+            rates.add_metric(labels, _rate(recent.block_hit_rate))
+        quantiles = GaugeMetricFamily(
+            "kvcap_window_required_capacity_bytes",
+            "Nearest-rank quantiles over the window's requests.",
+            labels=("quantile",),
+        )
         for name, value in (snapshot.samples.required_bytes or {}).items():
-            self._quantiles.labels(str(float(PERCENTILES[name]))).set(value)
-        self._window_requests.set(window.requests)
-        self._tracked.set(snapshot.tracked_blocks)
-        self._forgotten.set(snapshot.forgotten_blocks)
-        self._memory.set(snapshot.memory_bytes)
-        return generate_latest(self.registry)
+            quantiles.add_metric((str(float(PERCENTILES[name])),), value)
+        yield from (hits, rates, quantiles)
+        yield _gauge(
+            "ceiling_hit_rate", "Hit rate of unlimited capacity, in the window.", _rate(window.ceiling_rate)
+        )
+        yield _gauge("window_requests", "Requests in the window.", window.requests)
+        yield _gauge("window_size_requests", "Requests that the window holds at most.", self._window_size)
+        yield _gauge("tracked_blocks", "Distinct blocks remembered.", snapshot.tracked_blocks)
+        yield _gauge("memory_bytes", "Bytes that the estimator holds.", snapshot.memory_bytes)
+        yield _gauge("pending_requests", "Bodies that wait for their answer.", pending)
 
-    def _counter(self, name: str, text: str, labels: list[str] | None = None) -> Counter:
-        return Counter(f"kvcap_{name}", text, labels or (), registry=self.registry)
 
-    def _gauge(self, name: str, text: str, labels: list[str] | None = None) -> Gauge:
-        return Gauge(f"kvcap_{name}", text, labels or (), registry=self.registry)
+def _counter(name: str, text: str, value: int) -> Metric:
+    return CounterMetricFamily(f"kvcap_{name}", text, value=value)
 
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(f"kvcap_{name}", text, buckets=buckets, registry=self.registry)
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"kvcap_{name}", text, value=value)
 
 
 def _rate(rate: float | None) -> float:

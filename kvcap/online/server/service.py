@@ -1,4 +1,9 @@
-"""The queue in arrival order, and the one thread that owns the estimator. No HTTP here."""
+"""The queue in arrival order, and the estimator at its end. No HTTP here.
+
+A lock keeps the estimator to one user at a time. What takes long (large batches, saving a state) runs in a
+thread; the few requests that are usually ready are observed on the event loop, which costs less than to
+hand them over.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +27,8 @@ _T = TypeVar("_T")
 
 _MAX_BATCH_IDS: Final = 1 << 20
 """Ids after which waiting requests are handed on; keeps answers quick under load."""
+_MAX_INLINE_IDS: Final = 1 << 16
+"""Ids that are observed on the event loop: well under a millisecond."""
 _TICK_S: Final = 0.5
 RETRY_AFTER_S: Final = 1
 
@@ -79,7 +86,8 @@ class Service:
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._consumer: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
         self._finalizing: asyncio.Task[Finalized] | None = None
         self._broken: Exception | None = None
 
@@ -106,7 +114,7 @@ class Service:
 
     def start(self) -> None:
         """Begin to observe; call it on the running loop."""
-        self._consumer = asyncio.create_task(self._consume())
+        self._tasks = [asyncio.create_task(self._consume()), asyncio.create_task(self._tick())]
 
     async def submit(self, incoming: Incoming, n_bytes: int) -> ObservedBatch:
         """Queue requests that need no tokenizing, and return what they found.
@@ -166,9 +174,9 @@ class Service:
     async def close(self) -> None:
         """Observe what waits, and keep everything."""
         await self._idle.wait()
-        if self._consumer is not None:
-            self._consumer.cancel()
-            await asyncio.gather(self._consumer, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._finalizing is not None:
             await asyncio.gather(self._finalizing, return_exceptions=True)
         await self._in_thread(self._keep_all)
@@ -199,11 +207,7 @@ class Service:
 
     async def _consume(self) -> None:
         while True:
-            try:
-                await asyncio.wait_for(self._wake.wait(), _TICK_S)
-            except asyncio.TimeoutError:
-                await self._tick()
-                continue
+            await self._wake.wait()
             self._wake.clear()
             while tickets := self._ready_tickets():
                 await self._answer(tickets)
@@ -211,10 +215,16 @@ class Service:
                 self._idle.set()
 
     async def _tick(self) -> None:
-        try:
-            await self._in_thread(self._keep_up)
-        except Exception as error:
-            self._broken = error
+        while True:
+            await asyncio.sleep(_TICK_S)
+            await self._keep_up()
+
+    async def _keep_up(self) -> None:
+        if self._broken is None and self._keeper.due():
+            try:
+                await self._in_thread(self._keeper.keep_up, self._estimator)
+            except Exception as error:
+                self._broken = error
 
     def _ready_tickets(self) -> list[_Ticket]:
         """Take what is ready at the head of the queue, as much as one batch holds."""
@@ -230,8 +240,13 @@ class Service:
 
     async def _answer(self, tickets: list[_Ticket]) -> None:
         incoming = [ticket.incoming for ticket in tickets if ticket.incoming is not None]
+        n_ids = sum(part.requests.ids.size for part in incoming)
         try:
-            results = await self._in_thread(self._observe, incoming)
+            if n_ids > _MAX_INLINE_IDS:
+                results = await self._in_thread(self._observe, incoming)
+            else:
+                async with self._lock:
+                    results = self._observe(incoming)
         except Exception as error:
             self._broken = error
             results = [RequestRefusedError(503, f"the service has stopped observing: {error}")] * len(tickets)
@@ -244,9 +259,10 @@ class Service:
             self.metrics.total_seconds.observe((now_us - ticket.arrived_us) / 1e6)
             if not ticket.answer.done():
                 ticket.answer.set_result(result)
+        await self._keep_up()
 
     def _observe(self, parts: Sequence[Incoming]) -> list[ObservedBatch | KvcapError]:
-        """Observe and log requests; runs in the estimator's thread."""
+        """Observe and log requests."""
         begin = time.perf_counter()
         results: list[ObservedBatch | KvcapError] = []
         try:
@@ -260,7 +276,6 @@ class Service:
         except UsageError:
             results = [self._observe_alone(part) for part in parts]
         self.metrics.simulate_seconds.observe(time.perf_counter() - begin)
-        self._keep_up()
         return results
 
     def _observe_alone(self, part: Incoming) -> ObservedBatch | KvcapError:
@@ -274,9 +289,6 @@ class Service:
     def _account(self, observed: ObservedBatch, incoming: Incoming) -> None:
         self.metrics.observed(observed)
         self._keeper.record(observed.first_request, incoming)
-
-    def _keep_up(self) -> None:
-        self._keeper.keep_up(self._estimator)
 
     def _keep_all(self) -> None:
         self._keeper.save(self._estimator)
@@ -298,7 +310,8 @@ class Service:
         )
 
     async def _in_thread(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+        async with self._lock:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
 
 def _timed(work: Callable[[], Incoming]) -> tuple[Incoming, float]:

@@ -79,11 +79,25 @@ class HuggingFaceBackend:
         self._encoder = CachedEncoder(tokenizer.encode_batch, tokenizer.cutter)
 
     def encode(self, prompt: ChatPrompt | TextPrompt) -> TokenIds:
-        """Return the ids of one prompt."""
+        """Return the ids of one prompt.
+
+        Raises
+        ------
+        RecordError
+            If the template or the tokenizer does not take it.
+        UsageError
+            If the model has no chat template.
+        """
         text = prompt.text if isinstance(prompt, TextPrompt) else self.render(prompt)
-        if prompt.add_special_tokens:
-            return self._tokenizer.encode_with_special_tokens(text)
-        return self._encoder.encode(text)
+        try:
+            # Half of a surrogate pair is no text; not every release of the library says so.
+            text.encode()
+            if prompt.add_special_tokens:
+                return self._tokenizer.encode_with_special_tokens(text)
+            return self._encoder.encode(text)
+        except Exception as error:
+            # The library raises plain Exception.
+            raise prompt.source.error("", f"cannot be tokenized: {error}") from error
 
     def render(self, prompt: ChatPrompt) -> str:
         """Return the text of a conversation.

@@ -1,0 +1,140 @@
+"""Results of many days under one root, ``ROOT/day=YYYY-MM-DD``, read as one."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import duckdb
+import pyarrow as pa
+
+from kvcap.errors import QueryError, SchemaError
+from kvcap.queries.results import RUN_FILE, TABLE_NAMES, open_results, run_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from kvcap.queries.results import Results
+
+DAY_PREFIX: Final = "day="
+
+
+def day_directories(root: str | Path) -> dict[date, Path]:
+    """Return the complete days under a root, ascending.
+
+    Raises
+    ------
+    SchemaError
+        If a directory that is named like a day is none.
+    """
+    days = {}
+    for path in sorted(Path(root).glob(f"{DAY_PREFIX}*")):
+        if (path / RUN_FILE).is_file():
+            try:
+                days[date.fromisoformat(path.name.removeprefix(DAY_PREFIX))] = path
+            except ValueError:
+                raise SchemaError(str(path), "a directory named day=YYYY-MM-DD", path.name) from None
+    return days
+
+
+class History:
+    """The tables of many days behind one DuckDB connection.
+
+    The views are those of :class:`~kvcap.queries.Results` with a column ``day``; ``run`` has a row per
+    day. Request ids count within a day. Close it, or use it as a context manager.
+
+    Parameters
+    ----------
+    root
+        A directory of days.
+
+    Raises
+    ------
+    SchemaError
+        If there is no day in it, or a day lacks a table.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self.days = day_directories(root)
+        if not self.days:
+            raise SchemaError(str(root), "results by day, day=YYYY-MM-DD", "no such directory")
+        self._connection = duckdb.connect(":memory:")
+        runs = []
+        for day in self.days:
+            with self.open_day(day) as results:
+                runs.append(_with_day(run_table(results.run), day))
+        self._connection.register("run", pa.concat_tables(runs, promote_options="permissive"))
+        self._names = tuple(name for name in TABLE_NAMES if self._create_view(name))
+
+    def __enter__(self) -> History:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """The tables at hand."""
+        return self._names
+
+    def open_day(self, day: date) -> Results:
+        """Open the results of one day."""
+        return open_results(self.days[day])
+
+    def sql(self, text: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """Run SQL over the views of all days and return its rows.
+
+        Raises
+        ------
+        QueryError
+            If it does not parse or run.
+        """
+        try:
+            relation = self._connection.sql(text, params=dict(parameters) if parameters else None)
+            return pa.table({}) if relation is None else relation.to_arrow_table()
+        except duckdb.Error as error:
+            raise QueryError(text, str(error).splitlines()[0] if str(error) else repr(error)) from error
+
+    def query(self, name: str, **parameters: object) -> pa.Table:
+        """Run a named query for each day and return all rows, ``day`` first.
+
+        Raises
+        ------
+        UsageError
+            If there is no such query or parameter, or one is missing.
+        QueryError
+            If a value does not fit.
+        """
+        tables = []
+        for day in self.days:
+            with self.open_day(day) as results:
+                tables.append(_with_day(results.query(name, **parameters), day))
+        return pa.concat_tables(tables, promote_options="permissive")
+
+    def _create_view(self, name: str) -> bool:
+        files = [str(path / f"{name}.parquet") for path in self.days.values()]
+        present = [file for file in files if Path(file).is_file()]
+        if present:
+            relation = self._connection.read_parquet(present, hive_partitioning=True, union_by_name=True)
+            relation.create_view(name)
+        return bool(present)
+
+
+def is_history(root: str | Path) -> bool:
+    """Tell a directory of days from the results of one replay."""
+    return not (Path(root) / RUN_FILE).exists() and any(Path(root).glob(f"{DAY_PREFIX}*/{RUN_FILE}"))
+
+
+def _with_day(table: pa.Table, day: date) -> pa.Table:
+    return table.add_column(0, pa.field("day", pa.date32()), pa.array([day] * len(table), pa.date32()))

@@ -1,0 +1,99 @@
+"""How much traffic the estimator and the service take; prints figures, asserts that all was answered."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from service_process import serving
+
+from kvcap.online import Estimator, EstimatorOptions, RequestBatch
+
+pytestmark = pytest.mark.bench
+
+OPTIONS = EstimatorOptions(tuple(range(0, 1_400_000, 100_000)), 1_400_000, block_bytes=3_936_320)
+BLOCKS = 200
+
+
+def batches(n_requests: int, size: int) -> list[RequestBatch]:
+    """Requests of 200 blocks, 150 of which begin one of 500 conversations."""
+    rng = np.random.default_rng(0)
+    heads = rng.integers(0, 2**63, (500, 150), np.uint64)
+    made = []
+    for first in range(0, n_requests, size):
+        n = min(size, n_requests - first)
+        tails = rng.integers(0, 2**63, (n, BLOCKS - 150), np.uint64)
+        ids = np.concatenate([heads[rng.integers(0, 500, n)], tails], axis=1).ravel()
+        made.append(RequestBatch("hash_ids", ids, np.arange(n + 1, dtype=np.int64) * BLOCKS))
+    return made
+
+
+@pytest.mark.parametrize("size", [1, 8, 64, 512])
+def test_requests_of_200_blocks(size: int, capsys: pytest.CaptureFixture[str]) -> None:
+    estimator = Estimator(OPTIONS)
+    estimator.observe(hash_ids=[1])
+    made = batches(20_000, size)
+    begin = time.perf_counter()
+    for batch in made:
+        estimator.observe_many(batch)
+    took = time.perf_counter() - begin
+    assert estimator.n_requests == 20_001
+    with capsys.disabled():
+        print(f"\nestimator, {size} at once: {20_000 / took:,.0f} requests/s of {BLOCKS} blocks")
+
+
+def test_ten_million_requests_of_fresh_blocks(capsys: pytest.CaptureFixture[str]) -> None:
+    estimator = Estimator(EstimatorOptions((100_000,), 500_000))
+    estimator.observe(hash_ids=[1])
+    rng = np.random.default_rng(0)
+    size, pauses, memory = 500, [], []
+    offsets = np.arange(size + 1, dtype=np.int64) * 2
+    for _ in range(10_000_000 // size):
+        batch = RequestBatch("hash_ids", rng.integers(0, 2**63, 2 * size, np.uint64), offsets)
+        begin = time.perf_counter()
+        estimator.observe_many(batch)
+        pauses.append(time.perf_counter() - begin)
+        memory.append(resident_bytes())
+    half = len(memory) // 2
+    assert max(memory[half:]) <= 1.02 * max(memory[:half])
+    assert estimator.snapshot().tracked_blocks <= 1_000_002
+    worst = ", ".join(f"{1000 * pause:.0f}" for pause in sorted(pauses)[-3:])
+    with capsys.disabled():
+        print(
+            f"\n10 million requests of 2 fresh blocks: {sum(pauses) / len(pauses) / size * 1e6:.2f} us each, "
+            f"longest calls of {size} {worst} ms, {max(memory) / 1e6:.0f} MB resident"
+        )
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.parametrize(("form", "rate"), [("arrow", 500), ("arrow", 1000), ("json", 75), ("json", 150)])
+def test_service_under_load(form: str, rate: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("--kv-bytes-per-token", "61505", "--record", str(tmp_path / "log"))
+    with serving(*flags) as service:
+        for seconds in (1, 10):
+            found = load(service.url, form, rate, seconds)
+        assert set(found["statuses"]) == {"200"}
+        assert service.terminate() == 0
+    with capsys.disabled():
+        print(f"\nservice, {form} at {rate}/s: {found}")
+
+
+def load(url: str, form: str, rate: int, seconds: int) -> dict[str, Any]:
+    script = Path(__file__).with_name("load_generator.py")
+    done = subprocess.run(
+        [sys.executable, script, url, "--form", form, "--rate", str(rate), "--seconds", str(seconds)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
