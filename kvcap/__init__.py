@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvcap._version import __version__
+from kvcap.convert import ConvertOptions, convert
 from kvcap.errors import KvcapError
 from kvcap.replay import ReplayOptions, engine_options, replay
 
@@ -15,12 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "ConvertOptions",
     "KvcapError",
     "ReadOptions",
     "ReplayOptions",
     "Results",
     "__version__",
     "answer",
+    "convert",
     "engine_options",
     "open_results",
     "replay",

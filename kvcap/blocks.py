@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kvcap.errors import UsageError
+from kvcap.kernels.arrays import Int64Array
 from kvcap.kernels.engine_rules import generated_blocks, with_private_blocks
 from kvcap.kernels.keys import (
     append_to_requests,
@@ -24,7 +25,6 @@ from kvcap.kernels.keys import (
     interleave_tails,
 )
 
-Int64Array = npt.NDArray[np.int64]
 PartialBlock = Literal["keep", "drop"]
 
 DEFAULT_TOKEN_BLOCK_SIZE: Final = 64

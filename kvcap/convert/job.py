@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
 
 from kvcap._version import __version__
+from kvcap.convert.options import ConvertOptions, ConvertResult
 from kvcap.convert.transform import TransformedTrace, ids_and_offsets
 from kvcap.errors import UsageError
-from kvcap.formats import ReadOptions, ReadReport, Trace, open_trace
+from kvcap.formats import ReadOptions, Trace, open_trace
 from kvcap.parquet_io import ParquetSink, check_new
-from kvcap.schema import TraceKind
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Target = Literal["parquet", "mooncake"]
 
 MAX_CHECK_ENTRIES: Final = 1 << 20
 """How much may be remembered to find out whether ids are chained: 50 MB at most."""
@@ -29,83 +27,14 @@ _TEXT: Final = (
 )
 
 
-@dataclass(frozen=True)
-class ConvertOptions:
-    """How to write a trace.
-
-    Parameters
-    ----------
-    target
-        ``parquet``, or ``mooncake`` for hash ids as JSON Lines.
-    anonymize
-        Number ids (of token lists: the keys of their blocks) by first appearance, and drop text, names and
-        kept columns.
-    force
-        Overwrite an existing output.
-    """
-
-    target: Target = "parquet"
-    anonymize: bool = False
-    force: bool = False
-
-
-@dataclass(frozen=True)
-class ConvertResult:
-    """What a conversion did.
-
-    Parameters
-    ----------
-    path
-        The file written.
-    kind
-        What its requests are.
-    report
-        The account of the reading.
-    chained
-        Whether no id ever follows two different ids, so that ids are keys of whole prefixes.
-    """
-
-    path: str
-    kind: TraceKind
-    report: ReadReport
-    chained: bool
-
-
-def convert(
+def convert_logs(
     inputs: Sequence[str],
     output: str,
-    read_options: ReadOptions | None = None,
-    options: ConvertOptions | None = None,
-    *,
-    progress: Callable[[int], None] | None = None,
+    read_options: ReadOptions | None,
+    options: ConvertOptions | None,
+    progress: Callable[[int], None] | None,
 ) -> ConvertResult:
-    """Write one trace from one or many logs.
-
-    Parameters
-    ----------
-    inputs
-        Logs, as :func:`kvcap.formats.open_trace` takes them.
-    output
-        The file to write. It appears, or replaces the old one, only when it is complete.
-    read_options
-        How to read the logs.
-    options
-        How to write the trace.
-    progress
-        Called with the number of requests so far.
-
-    Returns
-    -------
-    ConvertResult
-        With the account of what was read and left out.
-
-    Raises
-    ------
-    UsageError
-        If the output exists (without ``force``), or an option does not fit these logs.
-    TraceError
-        If a log cannot be read.
-    """
+    """Write one trace from one or many logs: the body of :func:`kvcap.convert.convert`."""
     read_options = read_options or ReadOptions()
     options = options or ConvertOptions()
     check_new(output, force=options.force)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -18,3 +19,11 @@ def parallel_jit(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a kernel whose outer loop is a ``prange`` at its first call."""
     compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True, parallel=True)(kernel)
     return compiled
+
+
+def is_compiled(kernel: Callable[..., Any]) -> bool:
+    """Whether an earlier run on this machine left the kernel compiled, so that its first call is quick."""
+    cache = getattr(kernel, "_cache", None)
+    if cache is None:
+        return True
+    return any(Path(cache.cache_path).glob(f"*.{kernel.__name__}-*.nbi"))

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from kvcap.blocks import BlockKeyer, KeyedRequests
+from kvcap.kernels.arrays import Int64Array
 from kvcap.kernels.keys import take_requests
 from kvcap.kernels.reuse_runs import ReuseRunScanner
 from kvcap.kernels.run_tables import WeightedRuns, split_by_weight
@@ -19,7 +19,6 @@ from kvcap.schema import PAYLOAD_COLUMNS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-Int64Array = npt.NDArray[np.int64]
 
 _PAYLOAD_NAMES = frozenset(column.name for columns in PAYLOAD_COLUMNS.values() for column in columns)
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from kvcap.formats import Trace
 
-Int64Array = npt.NDArray[np.int64]
 
 _CAPACITY: Final = "--capacity-per-instance"
 
