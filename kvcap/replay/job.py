@@ -18,6 +18,7 @@ from kvcap._version import __version__
 from kvcap.blocks import DEFAULT_PARTIAL_BLOCK, UNKNOWN_TOKENS, BlockKeyer, BlockOptions
 from kvcap.errors import EmptyTraceError, TraceError, UsageError
 from kvcap.formats.parallel import ahead, default_threads
+from kvcap.kernels._jit import kernel_threads
 from kvcap.kernels.run_tables import leading_parts, runs_within
 from kvcap.queries import ReadAccount, Results, Rules, RunInfo, resolve_capacities
 from kvcap.replay.options import ReplayOptions
@@ -96,7 +97,8 @@ def _replayed(
     run = run_info(
         counts, options, streamed.input_tokens, trace.report, kind=trace.kind, pool_column=pool_column
     )
-    return run, _tables(streamed, options, run)
+    with kernel_threads(threads):
+        return run, _tables(streamed, options, run)
 
 
 @dataclass(frozen=True)

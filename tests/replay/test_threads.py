@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numba
 import pytest
 from fleet_logs import write_fleet
 
 import kvcap
 from kvcap.errors import TraceError
 from kvcap.formats.parallel import ahead, close_batches
+from kvcap.kernels._jit import kernel_threads
 
 
 @pytest.mark.parametrize("pool", [None, "instance"])
@@ -24,6 +26,15 @@ def test_results_do_not_depend_on_threads(pool: str | None, tmp_path: Path) -> N
         with kvcap.replay(str(logs), kvcap.ReplayOptions(block_size=4), reading=reading) as results:
             tables.append([results.table(name) for name in ("requests", "reuse_runs", "curve")])
     assert tables[0] == tables[1] == tables[2]
+
+
+def test_parallel_kernels_keep_to_the_threads_they_are_given() -> None:
+    before = numba.get_num_threads()
+    with kernel_threads(1):
+        assert numba.get_num_threads() == 1
+        with kernel_threads(10**6):
+            assert numba.get_num_threads() == numba.config.NUMBA_NUM_THREADS
+    assert numba.get_num_threads() == before
 
 
 def test_items_are_drawn_ahead_in_order_and_not_without_bound() -> None:
