@@ -94,6 +94,10 @@ def _replayed(
     if streamed.blocks.size == 0:
         raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
     streamed, counts = counted(streamed, options)
+    pools = streamed.columns.column("pool")
+    if pool_column is None and pools.null_count < len(pools):
+        # Logs of several models name their pools themselves.
+        pool_column = "pool"
     run = run_info(
         counts, options, streamed.input_tokens, trace.report, kind=trace.kind, pool_column=pool_column
     )
