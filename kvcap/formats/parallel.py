@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
@@ -23,7 +23,7 @@ def default_threads() -> int:
 
 def map_in_order(
     function: Callable[[_Item], _Result], items: Iterable[_Item], threads: int
-) -> Iterator[_Result]:
+) -> Generator[_Result, None, None]:
     """Yield ``function(item)`` for every item, in order, computed by ``threads`` threads.
 
     A thread of its own draws the items (so that reading and decompression go on meanwhile), and at most
@@ -55,7 +55,7 @@ def map_in_order(
         feeder.join(timeout=1.0)
 
 
-def ahead(items: Iterable[_Item], threads: int) -> Iterator[_Item]:
+def ahead(items: Iterable[_Item], threads: int) -> Generator[_Item, None, None]:
     """Yield items that a thread of its own draws meanwhile, a few ahead; with one thread, as they are."""
     return map_in_order(_same, items, threads)
 

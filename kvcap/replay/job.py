@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
@@ -83,14 +84,15 @@ def _replayed(
 ) -> tuple[RunInfo, dict[str, pa.Table]]:
     """Return the metadata and the tables of a replay."""
     threads = threads or default_threads()
-    batches = _observed(trace, directory, progress, pool_column, threads)
-    streamed = stream(
-        batches,
-        trace.schema,
-        block_keyer(trace, options),
-        partial(max_capacity_blocks, options),
-        threads,
-    )
+    # An error leaves this frame in a traceback: threads must not wait for the collector to be stopped.
+    with closing(_observed(trace, directory, progress, pool_column, threads)) as batches:
+        streamed = stream(
+            batches,
+            trace.schema,
+            block_keyer(trace, options),
+            partial(max_capacity_blocks, options),
+            threads,
+        )
     if streamed.blocks.size == 0:
         raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
     streamed, counts = counted(streamed, options)
@@ -161,18 +163,19 @@ def _observed(
     progress: Callable[[int], None] | None,
     pool_column: str | None,
     threads: int,
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """Yield the batches of a trace, keeping and counting them on the way."""
     n_requests = 0
-    for batch in ahead(trace.batches(), threads):
-        if pool_column is not None:
-            _check_pools(batch, pool_column, trace.report)
-        if directory is not None:
-            directory.write_trace(batch)
-        yield batch
-        n_requests += batch.num_rows
-        if progress is not None:
-            progress(n_requests)
+    with closing(ahead(trace.batches(), threads)) as batches:
+        for batch in batches:
+            if pool_column is not None:
+                _check_pools(batch, pool_column, trace.report)
+            if directory is not None:
+                directory.write_trace(batch)
+            yield batch
+            n_requests += batch.num_rows
+            if progress is not None:
+                progress(n_requests)
 
 
 def _check_pools(batch: pa.RecordBatch, pool_column: str, report: ReadReport) -> None:

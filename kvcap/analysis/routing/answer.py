@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Final
@@ -178,20 +179,21 @@ def _streamed(
 ) -> StreamedTrace:
     if trace.kind == "request_json":
         raise UsageError("this log holds text: run `kvcap tokenize` first")
-    batches = _one_stream(trace, progress, threads or default_threads())
-    return replay_stream(batches, trace.schema, block_keyer(trace, options))
+    with closing(_one_stream(trace, progress, threads or default_threads())) as batches:
+        return replay_stream(batches, trace.schema, block_keyer(trace, options))
 
 
 def _one_stream(
     trace: Trace, progress: Callable[[int], None] | None, threads: int
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     index = trace.schema.get_field_index("pool")
     n_requests = 0
-    for batch in ahead(trace.batches(), threads):
-        yield batch.set_column(index, trace.schema.field(index), pa.nulls(batch.num_rows, pa.string()))
-        n_requests += batch.num_rows
-        if progress is not None:
-            progress(n_requests)
+    with closing(ahead(trace.batches(), threads)) as batches:
+        for batch in batches:
+            yield batch.set_column(index, trace.schema.field(index), pa.nulls(batch.num_rows, pa.string()))
+            n_requests += batch.num_rows
+            if progress is not None:
+                progress(n_requests)
 
 
 class _Comparison:
