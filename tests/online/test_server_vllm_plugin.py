@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import types
 from typing import Any
@@ -88,3 +89,10 @@ def test_the_environment_goes_before_the_engine_s_block_size(monkeypatch: pytest
     assert engine_options(8).block_size == 8
     monkeypatch.setenv("KVCAP_BLOCK_SIZE", "32")
     assert engine_options(8).block_size == 32
+
+
+def test_an_engine_s_workers_load_nothing_heavy() -> None:
+    heavy = "{'numba', 'polars', 'pyarrow', 'starlette'}"
+    code = f"import sys, kvcap.online.vllm_plugin; print({heavy} & set(sys.modules) or 'none')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "none"

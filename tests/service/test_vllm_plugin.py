@@ -63,8 +63,11 @@ def engine(model: Path, plugins: Path, port: int, log: Path) -> Iterator[str]:
                 *("--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port), *flags),
             ],
             env=environment,
+            stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
+            # Away from the terminal, which would stop it.
+            start_new_session=True,
         )
         try:
             deadline = time.monotonic() + 900
