@@ -18,17 +18,20 @@ import pyarrow as pa
 TYPES = {"arrow": "application/vnd.apache.arrow.stream", "json": "application/json"}
 
 
-def bodies(form: str, tokens: int, count: int) -> list[bytes]:
-    """Bodies of one request each: half of it is the beginning of an earlier one."""
+def bodies(form: str, tokens: int, count: int, per_body: int) -> list[bytes]:
+    """Bodies of some requests each: half of a request is the beginning of an earlier one."""
     rng = np.random.default_rng(0)
     heads = [rng.integers(0, 150_000, tokens // 2) for _ in range(20)]
     made = []
     for number in range(count):
-        ids = np.concatenate([heads[number % 20], rng.integers(0, 150_000, tokens - tokens // 2)])
+        requests = [
+            np.concatenate([heads[(number + i) % 20], rng.integers(0, 150_000, tokens - tokens // 2)])
+            for i in range(per_body)
+        ]
         if form == "json":
-            made.append(json.dumps({"token_ids": ids.tolist()}).encode())
+            made.append(json.dumps([{"token_ids": ids.tolist()} for ids in requests]).encode())
             continue
-        table = pa.table({"token_ids": pa.array([ids], pa.list_(pa.uint32()))})
+        table = pa.table({"token_ids": pa.array(requests, pa.list_(pa.uint32()))})
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
@@ -57,7 +60,7 @@ class Connection:
 
 async def run(args: argparse.Namespace) -> None:
     address = urlsplit(args.url)
-    made = bodies(args.form, args.tokens, 400)
+    made = bodies(args.form, args.tokens, 400 // args.per_body, args.per_body)
     free: asyncio.Queue[Connection] = asyncio.Queue()
     for _ in range(args.connections):
         free.put_nowait(Connection(address.hostname or "", address.port or 80))
@@ -77,15 +80,15 @@ async def run(args: argparse.Namespace) -> None:
 
     begin = time.perf_counter()
     tasks = []
-    for number in range(int(args.rate * args.seconds)):
-        due = begin + number / args.rate
+    for number in range(int(args.rate * args.seconds / args.per_body)):
+        due = begin + number * args.per_body / args.rate
         if (ahead := due - time.perf_counter()) > 0:
             await asyncio.sleep(ahead)
         tasks.append(asyncio.create_task(one(due, random.choice(made))))
     await asyncio.gather(*tasks)
     took = time.perf_counter() - begin
     ordered = sorted(waits)
-    result = {"rate": len(ordered) / took, "statuses": statuses}
+    result = {"rate": args.per_body * len(ordered) / took, "statuses": statuses}
     for name, share in (("p50_ms", 0.5), ("p99_ms", 0.99), ("max_ms", 1.0)):
         result[name] = 1000 * ordered[max(0, int(share * len(ordered) + 0.999999) - 1)]
     print(json.dumps(result))
@@ -98,6 +101,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=500)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--tokens", type=int, default=12_000)
+    parser.add_argument("--per-body", type=int, default=1)
     parser.add_argument("--connections", type=int, default=32)
     asyncio.run(run(parser.parse_args()))
 

@@ -75,22 +75,28 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-@pytest.mark.parametrize(("form", "rate"), [("arrow", 500), ("arrow", 1000), ("json", 75), ("json", 150)])
-def test_service_under_load(form: str, rate: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("form", "rate", "per_body"),
+    [("arrow", 500, 1), ("arrow", 500, 8), ("arrow", 1000, 8), ("json", 75, 1), ("json", 150, 1)],
+)
+def test_service_under_load(
+    form: str, rate: int, per_body: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     flags = ("--kv-bytes-per-token", "61505", "--record", str(tmp_path / "log"))
     with serving(*flags) as service:
         for seconds in (1, 10):
-            found = load(service.url, form, rate, seconds)
+            found = load(service.url, form, rate, per_body, seconds)
         assert set(found["statuses"]) == {"200"}
         assert service.terminate() == 0
     with capsys.disabled():
-        print(f"\nservice, {form} at {rate}/s: {found}")
+        print(f"\nservice, {form} at {rate}/s, {per_body} to a body: {found}")
 
 
-def load(url: str, form: str, rate: int, seconds: int) -> dict[str, Any]:
+def load(url: str, form: str, rate: int, per_body: int, seconds: int) -> dict[str, Any]:
     script = Path(__file__).with_name("load_generator.py")
+    flags = {"--form": form, "--rate": rate, "--per-body": per_body, "--seconds": seconds}
     done = subprocess.run(
-        [sys.executable, script, url, "--form", form, "--rate", str(rate), "--seconds", str(seconds)],
+        [sys.executable, script, url, *(str(part) for pair in flags.items() for part in pair)],
         capture_output=True,
         text=True,
         check=True,
