@@ -52,7 +52,7 @@ class FleetJob:
             raise UsageError("a fleet's files are read apart, expected no limit on requests")
         if self.options.policies:
             raise UsageError(
-                "a fleet is replayed for plain LRU, expected no policies and no engine with some"
+                "a fleet is replayed for plain LRU, expected no policies, nor an engine that has some"
             )
         if self.pool_path is not None and self.reading.pool is not None:
             raise UsageError("pools are named by a column or by paths, expected one of them")

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -34,7 +35,7 @@ def feed_until_gone(service: ServiceProcess, answered: list[int]) -> None:
     while True:
         try:
             status, found = service.ask("/v1/requests", {"token_ids": [number % 50] * 4 + list(range(100))})
-        except OSError:
+        except (OSError, HTTPException):
             return
         if status == 200:
             answered.append(found["request_number"])
@@ -148,3 +149,11 @@ def test_settings_come_from_the_environment_too() -> None:
         assert service.ask("/status")[0] == 401
         status, found = service.ask("/status", headers={"authorization": "Bearer secret"})
         assert (status, found["options"]["kv_bytes_per_token"]) == (200, "61505")
+
+
+def test_a_state_that_cannot_be_saved_at_the_end_is_no_success(tmp_path: Path) -> None:
+    with serving(*FLAGS, "--state", str(tmp_path / "folder" / "state")) as service:
+        (tmp_path / "folder").write_text("a file where the folder should be")
+        assert service.terminate() == 1
+        assert service.process.stderr is not None
+        assert "kvcap: error: the service had stopped observing" in service.process.stderr.read()

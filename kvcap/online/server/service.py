@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from typing import Any, Final, TypeVar
 
 from kvcap.errors import KvcapError, RequestRefusedError, UsageError
 from kvcap.online.estimator import Estimator, ObservedBatch, Snapshot
-from kvcap.online.server.incoming import Incoming, joined, stamped
+from kvcap.online.server.arrivals import Arrivals, Ticket
+from kvcap.online.server.incoming import Incoming, joined
 from kvcap.online.server.keeper import Keeper
 from kvcap.online.server.metrics import Metrics
 from kvcap.online.server.options import ServeOptions
@@ -30,22 +30,6 @@ _MAX_BATCH_IDS: Final = 1 << 20
 _MAX_INLINE_IDS: Final = 1 << 16
 """Ids that are observed on the event loop: well under a millisecond."""
 _TICK_S: Final = 0.5
-RETRY_AFTER_S: Final = 1
-
-
-@dataclass(eq=False)
-class _Ticket:
-    """A place in the queue, taken when requests arrive and filled when they are tokenized."""
-
-    arrived_us: int
-    n_bytes: int
-    answer: asyncio.Future[ObservedBatch]
-    incoming: Incoming | None = None
-    given_up: bool = False
-
-    @property
-    def ready(self) -> bool:
-        return self.incoming is not None or self.given_up
 
 
 @dataclass(frozen=True)
@@ -80,12 +64,8 @@ class Service:
         self.restored = self._estimator.n_requests
         self.started_at = time.time()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kvcap-estimator")
-        self._queue: deque[_Ticket] = deque()
-        self._queued_bytes = 0
+        self._arrivals = Arrivals(options.limits)
         self._own_clock = True
-        self._wake = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
         self._lock = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._finalizing: asyncio.Task[Finalized] | None = None
@@ -94,7 +74,7 @@ class Service:
     @property
     def pending(self) -> int:
         """Bodies that wait for their answer."""
-        return len(self._queue)
+        return len(self._arrivals)
 
     @property
     def broken(self) -> str | None:
@@ -125,10 +105,10 @@ class Service:
             With status 409 when finalized, 429 when the queue is full, 422 when they do not fit those
             before, 503 when something is broken.
         """
-        ticket = self._take_ticket(n_bytes)
+        ticket = self._take_place(n_bytes)
         if incoming.requests.timestamps_us is not None:
             self._own_clock = False
-        self._fill(ticket, incoming)
+        self._arrivals.fill(ticket, incoming)
         return await ticket.answer
 
     async def submit_work(
@@ -146,15 +126,14 @@ class Service:
         KvcapError
             What ``work`` raises, or what :meth:`submit` does.
         """
-        ticket = self._take_ticket(n_bytes)
+        ticket = self._take_place(n_bytes)
         try:
             incoming, seconds = await asyncio.get_running_loop().run_in_executor(executor, _timed, work)
         except BaseException:
-            ticket.given_up = True
-            self._wake.set()
+            self._arrivals.give_up(ticket)
             raise
         self.metrics.tokenize_seconds.observe(seconds)
-        self._fill(ticket, incoming)
+        self._arrivals.fill(ticket, incoming)
         return await ticket.answer, seconds
 
     async def snapshot(self) -> Snapshot:
@@ -172,47 +151,33 @@ class Service:
         return await asyncio.shield(self._finalizing)
 
     async def close(self) -> None:
-        """Observe what waits, and keep everything."""
-        await self._idle.wait()
+        """Observe what waits, and keep everything; what cannot be kept shows in :attr:`broken`."""
+        await self._arrivals.idle.wait()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._finalizing is not None:
             await asyncio.gather(self._finalizing, return_exceptions=True)
-        await self._in_thread(self._keep_all)
+        if self._broken is None:
+            try:
+                await self._in_thread(self._keep_all)
+            except Exception as error:
+                self._broken = error
         self._thread.shutdown(wait=True)
         self._keeper.close()
 
-    def _take_ticket(self, n_bytes: int) -> _Ticket:
+    def _take_place(self, n_bytes: int) -> Ticket:
         if self._broken is not None:
             raise RequestRefusedError(503, f"the service has stopped observing: {self._broken}")
         if self.finalized:
             raise RequestRefusedError(409, "the service is finalized, no further requests are taken")
-        limits = self.options.limits
-        too_large = self._queue and self._queued_bytes + n_bytes > limits.max_pending_bytes
-        if len(self._queue) >= limits.max_pending or too_large:
-            raise RequestRefusedError(
-                429, f"{len(self._queue)} requests wait, no more are taken now", RETRY_AFTER_S
-            )
-        answer: asyncio.Future[ObservedBatch] = asyncio.get_running_loop().create_future()
-        ticket = _Ticket(time.time_ns() // 1000, n_bytes, answer)
-        self._queue.append(ticket)
-        self._queued_bytes += n_bytes
-        self._idle.clear()
-        return ticket
-
-    def _fill(self, ticket: _Ticket, incoming: Incoming) -> None:
-        ticket.incoming = stamped(incoming, ticket.arrived_us)
-        self._wake.set()
+        return self._arrivals.take(n_bytes)
 
     async def _consume(self) -> None:
         while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while tickets := self._ready_tickets():
+            await self._arrivals.wait()
+            while tickets := self._arrivals.ready(_MAX_BATCH_IDS):
                 await self._answer(tickets)
-            if not self._queue:
-                self._idle.set()
 
     async def _tick(self) -> None:
         while True:
@@ -226,19 +191,7 @@ class Service:
             except Exception as error:
                 self._broken = error
 
-    def _ready_tickets(self) -> list[_Ticket]:
-        """Take what is ready at the head of the queue, as much as one batch holds."""
-        taken: list[_Ticket] = []
-        n_ids = 0
-        while self._queue and self._queue[0].ready and n_ids < _MAX_BATCH_IDS:
-            ticket = self._queue.popleft()
-            self._queued_bytes -= ticket.n_bytes
-            if ticket.incoming is not None:
-                taken.append(ticket)
-                n_ids += ticket.incoming.requests.ids.size
-        return taken
-
-    async def _answer(self, tickets: list[_Ticket]) -> None:
+    async def _answer(self, tickets: list[Ticket]) -> None:
         incoming = [ticket.incoming for ticket in tickets if ticket.incoming is not None]
         n_ids = sum(part.requests.ids.size for part in incoming)
         try:
@@ -295,7 +248,7 @@ class Service:
         self._keeper.flush()
 
     async def _finalize(self) -> Finalized:
-        await self._idle.wait()
+        await self._arrivals.idle.wait()
         await self._in_thread(self._keep_all)
         options = self.options
         files = self._keeper.log_files()
