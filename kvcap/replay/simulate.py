@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from kvcap.kernels.block_lru import block_lru_hit_blocks
 from kvcap.kernels.fifo import fifo_hit_blocks
 from kvcap.kernels.lru import lru_hit_blocks
 from kvcap.kernels.node_lru import node_lru_hit_blocks
@@ -146,6 +147,11 @@ def _optimal(requests: Requests, data_blocks: Int64Array) -> Int64Array:
     return optimal_hit_blocks(runs, requests.touched.size, data_blocks)
 
 
+def _vllm_lru(requests: Requests, data_blocks: Int64Array) -> Int64Array:
+    paths = segment_paths(requests.runs, requests.touched, requests.limits)
+    return block_lru_hit_blocks(paths, requests.limits, requests.held, data_blocks)
+
+
 def _sglang_lru(requests: Requests, data_blocks: Int64Array) -> Int64Array:
     paths = segment_paths(requests.runs, requests.touched, requests.limits)
     return node_lru_hit_blocks(paths, requests.limits, requests.held, data_blocks)
@@ -155,5 +161,6 @@ _SIMULATIONS: Final[dict[Policy, Callable[[Requests, Int64Array], Int64Array]]] 
     "lru": _lru,
     "fifo": _fifo,
     "optimal": _optimal,
+    "vllm-lru": _vllm_lru,
     "sglang-lru": _sglang_lru,
 }
