@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kvcap.errors import UsageError
+from kvcap.kernels.arrays import Int64Array
 from kvcap.kernels.engine_rules import generated_blocks, with_private_blocks
 from kvcap.kernels.keys import (
     append_to_requests,
@@ -24,7 +25,6 @@ from kvcap.kernels.keys import (
     interleave_tails,
 )
 
-Int64Array = npt.NDArray[np.int64]
 PartialBlock = Literal["keep", "drop"]
 
 DEFAULT_TOKEN_BLOCK_SIZE: Final = 64
@@ -272,6 +272,20 @@ def _with_output_ids(
     return joined, joined_offsets
 
 
+class _WritableView:
+    """An array's memory, for NumPy to take for writable; holds the array, and no cycle that would keep it."""
+
+    def __init__(self, array: npt.NDArray) -> None:  # type: ignore[type-arg]
+        self.owner = array
+        address = array.__array_interface__["data"][0]
+        self.__array_interface__ = {
+            "data": (address, False),
+            "shape": array.shape,
+            "typestr": array.dtype.str,
+            "version": 3,
+        }
+
+
 def _writable(array: npt.NDArray) -> npt.NDArray:  # type: ignore[type-arg]
     """Return a view that Numba takes for writable: Arrow's buffers are not, and a kernel has one signature.
 
@@ -279,10 +293,7 @@ def _writable(array: npt.NDArray) -> npt.NDArray:  # type: ignore[type-arg]
     """
     if array.flags.writeable:
         return array
-    address = array.__array_interface__["data"][0]
-    interface = {"data": (address, False), "shape": array.shape, "typestr": array.dtype.str, "version": 3}
-    holder = type("_Holder", (), {"__array_interface__": interface, "owner": array})()
-    return np.asarray(holder)
+    return np.asarray(_WritableView(array))
 
 
 def _hash_blocks(tokens: npt.NDArray[np.uint32], block_size: int) -> npt.NDArray[np.uint64]:

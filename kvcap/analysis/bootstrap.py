@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kvcap.analysis.traffic import nearest_rank
+from kvcap.kernels.arrays import Int64Array
 
-Int64Array = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 SLOTS: Final = 96

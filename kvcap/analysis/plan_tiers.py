@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from kvcap.analysis.plan_value import GIB, Valuation, best_last_capacity
@@ -78,22 +80,21 @@ def plan_tiers(
     if not options.tiers:
         return ()
     sizes = [in_blocks(tier.size, traffic.run) for tier in options.tiers]
+    reached = accumulate(sizes, max if options.inclusive else add)
+    depths = list(pairwise([0, *reached]))
+    for tier, (_, last) in zip(options.tiers, depths, strict=True):
+        require_within_bound(traffic.run, last, f"--tier {tier.name}")
     served = results.query(
         "tiers",
         tiers=sizes,
         mode="inclusive" if options.inclusive else "exclusive",
         window_seconds=options.window_seconds,
     ).to_pylist()
-    rows = []
-    above = 0
-    for tier, size, reads in zip(
-        options.tiers, sizes, (row for row in served if row["pool"] is None), strict=True
-    ):
-        last = max(above, size) if options.inclusive else above + size
-        require_within_bound(traffic.run, last, f"--tier {tier.name}")
-        rows.append(_tier_row(tier, size, (above, last), reads, traffic, value, options))
-        above = last
-    return tuple(rows)
+    together = [row for row in served if row["pool"] is None]
+    return tuple(
+        _tier_row(tier, size, between, reads, traffic, value, options)
+        for tier, size, between, reads in zip(options.tiers, sizes, depths, together, strict=True)
+    )
 
 
 def _tier_row(

@@ -15,7 +15,8 @@ from kvcap.queries import largest_capacity
 if TYPE_CHECKING:
     from kvcap.analysis.bootstrap import FloatArray
     from kvcap.analysis.plan_options import Goal
-    from kvcap.analysis.traffic import Int64Array, Traffic
+    from kvcap.analysis.traffic import Traffic
+    from kvcap.kernels.arrays import Int64Array
 
 PREFIX_PERCENTS: Final = (25, 50, 75, 100)
 SETTLED_WITHIN: Final = 0.05

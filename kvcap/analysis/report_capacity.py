@@ -19,7 +19,7 @@ from kvcap.report.axes import percent_text, times_text
 if TYPE_CHECKING:
     from kvcap.analysis.plan_tiers import TierRow
     from kvcap.analysis.report_context import ReportContext
-    from kvcap.analysis.traffic import Int64Array
+    from kvcap.kernels.arrays import Int64Array
 
 _POINTS: Final = 240
 _HISTOGRAM_BARS: Final = 26

@@ -12,12 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kvcap.kernels.arrays import Int64Array
 from kvcap.kernels.curve import Curve, hits_at
 
 if TYPE_CHECKING:
     from kvcap.queries import Results, RunInfo
-
-Int64Array = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

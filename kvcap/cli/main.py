@@ -73,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = build_parser(asked or COMMANDS).parse_args(argv)
     except SystemExit as exit_request:
         return int(exit_request.code or 0)
+    _limit_threads(getattr(args, "threads", None))
     try:
         code: int = args.run(args)
         sys.stdout.flush()
@@ -91,6 +92,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"kvcap: error: {where}{error.strerror or error}", file=sys.stderr)
         return 1
     return code
+
+
+def _limit_threads(threads: int | None) -> None:
+    """Bound the pool of Polars, made when that is imported; others are bounded where they are used."""
+    if threads is not None and "polars" not in sys.modules:
+        os.environ["POLARS_MAX_THREADS"] = str(threads)
 
 
 def run_process() -> int:

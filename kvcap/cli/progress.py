@@ -11,6 +11,16 @@ _SILENT_SECONDS: Final = 1.0
 _INTERVAL_SECONDS: Final = 0.2
 
 
+def announce_compilation(*, quiet: bool) -> None:
+    """Say on a terminal why the first run on a machine takes seconds longer."""
+    if quiet or not sys.stderr.isatty():
+        return
+    from kvcap.kernels.reuse_runs import scanner_is_compiled
+
+    if not scanner_is_compiled():
+        print("kvcap: compiling kernels for this machine; later runs start at once", file=sys.stderr)
+
+
 class Progress:
     """A line on stderr that says how many requests have passed.
 

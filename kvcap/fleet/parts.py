@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,6 +14,7 @@ from kvcap.errors import TraceError, UsageError
 from kvcap.fleet.job import ONE_SERVER_FORMATS, FleetJob
 from kvcap.formats import ReadReport, open_trace
 from kvcap.formats.registry import DIALECTS
+from kvcap.kernels.arrays import Int64Array
 from kvcap.parquet_io import BufferSink
 from kvcap.replay.job import block_keyer
 from kvcap.schema import TraceKind, trace_schema
@@ -22,8 +22,6 @@ from kvcap.schema import TraceKind, trace_schema
 if TYPE_CHECKING:
     from kvcap.blocks import BlockKeyer
     from kvcap.formats import Trace
-
-Int64Array = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

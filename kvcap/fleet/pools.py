@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -18,13 +17,12 @@ from kvcap.fleet.job import FleetJob
 from kvcap.fleet.parts import FileHead
 from kvcap.formats.parquet_files import row_group_sizes
 from kvcap.formats.sorting import MAX_BATCH_IDS, sorted_by_time
+from kvcap.kernels.arrays import Int64Array
 from kvcap.parquet_io import BufferSink
 from kvcap.replay.job import RunCounts, counted, lru_tables, options_of_blocks
 from kvcap.replay.sizing import max_capacity_blocks
 from kvcap.replay.stream import stream
 from kvcap.schema import TraceKind
-
-Int64Array = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kvcap.errors import RecordError
 from kvcap.formats.base import MAX_EXAMPLES, ReadOptions, ReadReport, TimestampUnit
-from kvcap.formats.columns import KeptColumn
+from kvcap.formats.columns import KeptColumn, list_array
 from kvcap.formats.dialect import Dialect
 from kvcap.formats.rows import FieldError, Ids, Row, Skip, usual_weights
 from kvcap.formats.timestamps import to_microseconds
@@ -299,16 +299,3 @@ class Assembler:
             )
         elif self._partial_ceil and not self._partial_floor:
             self.report.notice("ids cover a partial last block too (ceil)")
-
-
-def list_array(parts: Sequence[NDArray[np.generic] | None], type_: pa.ListType) -> Any:
-    """Return a list array of arrays, or of nulls."""
-    if all(part is None for part in parts):
-        return pa.nulls(len(parts), type_)
-    offsets = np.zeros(len(parts) + 1, dtype=np.int32)
-    np.cumsum([0 if part is None else part.size for part in parts], out=offsets[1:])
-    present = [part for part in parts if part is not None]
-    values = np.concatenate(present).astype(np.dtype(str(type_.value_type)), copy=False)
-    nulls = np.array([part is None for part in parts])
-    mask = pa.array(nulls) if nulls.any() else None
-    return pa.ListArray.from_arrays(offsets, pa.array(values), type=type_, mask=mask)

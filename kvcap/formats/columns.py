@@ -1,4 +1,4 @@
-"""Scalar columns of a log that the user wants to keep: their types, and their values."""
+"""Columns of a trace: the scalars that the user keeps, with their types, and lists of ids."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from kvcap.errors import UsageError
 from kvcap.formats.rows import INT64_MAX, INT64_MIN, FieldError, show
@@ -80,3 +82,16 @@ def _type_of(values: list[Any]) -> pa.DataType:
     if types <= {int, float}:
         return pa.float64()
     return pa.string()
+
+
+def list_array(parts: Sequence[NDArray[np.generic] | None], type_: pa.ListType) -> Any:
+    """Return a list array of arrays, or of nulls."""
+    if all(part is None for part in parts):
+        return pa.nulls(len(parts), type_)
+    offsets = np.zeros(len(parts) + 1, dtype=np.int32)
+    np.cumsum([0 if part is None else part.size for part in parts], out=offsets[1:])
+    present = [part for part in parts if part is not None]
+    values = np.concatenate(present).astype(np.dtype(str(type_.value_type)), copy=False)
+    nulls = np.array([part is None for part in parts])
+    mask = pa.array(nulls) if nulls.any() else None
+    return pa.ListArray.from_arrays(offsets, pa.array(values), type=type_, mask=mask)

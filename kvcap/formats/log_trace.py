@@ -15,7 +15,7 @@ from kvcap.formats.base import ReadOptions, ReadReport, TimestampUnit
 from kvcap.formats.columns import kept_columns
 from kvcap.formats.detect import detect
 from kvcap.formats.dialect import Dialect
-from kvcap.formats.parallel import default_threads, map_in_order
+from kvcap.formats.parallel import close_batches, default_threads, map_in_order
 from kvcap.formats.records import AnyChunk, Outcome, read_chunk
 from kvcap.formats.rows import Row
 from kvcap.formats.sorting import sorted_by_time
@@ -90,8 +90,7 @@ class LogTrace:
 
     def close(self) -> None:
         """Release files and workers."""
-        if self._batches is not None:
-            self._batches.close()  # type: ignore[attr-defined]
+        close_batches(self._batches)
 
     def _unit(self, dialect: Dialect, rows: list[Row]) -> TimestampUnit:
         timestamps = [row.timestamp for row in rows if row.timestamp is not None]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 _Item = TypeVar("_Item")
@@ -22,7 +23,7 @@ def default_threads() -> int:
 
 def map_in_order(
     function: Callable[[_Item], _Result], items: Iterable[_Item], threads: int
-) -> Iterator[_Result]:
+) -> Generator[_Result, None, None]:
     """Yield ``function(item)`` for every item, in order, computed by ``threads`` threads.
 
     A thread of its own draws the items (so that reading and decompression go on meanwhile), and at most
@@ -52,6 +53,22 @@ def map_in_order(
         stopped.set()
         executor.shutdown(wait=True, cancel_futures=True)
         feeder.join(timeout=1.0)
+
+
+def ahead(items: Iterable[_Item], threads: int) -> Generator[_Item, None, None]:
+    """Yield items that a thread of its own draws meanwhile, a few ahead; with one thread, as they are."""
+    return map_in_order(_same, items, threads)
+
+
+def close_batches(batches: Iterator[object] | None) -> None:
+    """Close a generator, unless a thread is drawing from it, which stops after that."""
+    if batches is not None:
+        with suppress(ValueError):
+            batches.close()  # type: ignore[attr-defined]
+
+
+def _same(item: _Item) -> _Item:
+    return item
 
 
 def _feed(

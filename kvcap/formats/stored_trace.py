@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from kvcap.errors import EmptyTraceError, SchemaError, UsageError
 from kvcap.formats.base import ReadOptions, ReadReport
+from kvcap.formats.parallel import close_batches
 from kvcap.formats.parquet_files import open_parquet, read_provenance, read_schema_name, row_group_sizes
 from kvcap.formats.sorting import sorted_by_time
 from kvcap.formats.sources import Source, is_parquet
@@ -123,8 +124,7 @@ class StoredTrace:
 
     def close(self) -> None:
         """Release the files."""
-        if self._batches is not None:
-            self._batches.close()  # type: ignore[attr-defined]
+        close_batches(self._batches)
 
     def _make_batches(self) -> Iterator[pa.RecordBatch]:
         wanted = self._options.max_requests

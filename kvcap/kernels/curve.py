@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kvcap.kernels.arrays import Int64Array
 from kvcap.kernels.run_tables import WeightedRuns
-
-Int64Array = npt.NDArray[np.int64]
 
 
 class Curve(NamedTuple):

@@ -14,7 +14,8 @@ import numpy.typing as npt
 from kvcap.kernels._jit import jit
 
 if TYPE_CHECKING:
-    from kvcap.kernels.segments import Int32Array, Int64Array, SegmentPaths
+    from kvcap.kernels.arrays import Int32Array, Int64Array
+    from kvcap.kernels.segments import SegmentPaths
 
 _NOBODY: Final = -1
 

@@ -17,7 +17,8 @@ from kvcap.kernels.reuse_runs import ReuseRuns
 from kvcap.kernels.run_tables import WeightedRuns
 
 if TYPE_CHECKING:
-    from kvcap.kernels.segments import Int32Array, SegmentPaths
+    from kvcap.kernels.arrays import Int32Array
+    from kvcap.kernels.segments import SegmentPaths
 
 _N_RUN_COLUMNS: Final = 6
 

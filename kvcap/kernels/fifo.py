@@ -19,7 +19,8 @@ from numba import prange
 from kvcap.kernels._jit import parallel_jit
 
 if TYPE_CHECKING:
-    from kvcap.kernels.segments import Int32Array, Int64Array, SegmentPaths
+    from kvcap.kernels.arrays import Int32Array, Int64Array
+    from kvcap.kernels.segments import SegmentPaths
 
 _NEVER: Final = -(1 << 62)
 

@@ -5,13 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from kvcap.kernels._jit import jit
-
-Int64Array = npt.NDArray[np.int64]
-UInt32Array = npt.NDArray[np.uint32]
-UInt64Array = npt.NDArray[np.uint64]
 
 _ROOT: Final = np.uint64(0x243F6A8885A308D3)
 _MIX_1: Final = np.uint64(0x9E3779B97F4A7C15)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from kvcap.kernels._jit import jit
+from kvcap.kernels.arrays import Int64Array
 from kvcap.kernels.reuse_runs import ReuseRuns
-
-Int64Array = npt.NDArray[np.int64]
 
 TIMESTAMP_US: Final = 0
 INPUT_TOKENS: Final = 1

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kvcap.kernels._jit import jit
+from kvcap.kernels._jit import is_compiled, jit
 from kvcap.kernels.arrays import Int64Array, UInt64Array
 from kvcap.kernels.fenwick import fenwick_add, fenwick_prefix
 from kvcap.kernels.prefix_tree import (
@@ -206,6 +206,11 @@ def _forget(state, max_depth, table_bits):
         state.weights[slot] = 0
         counters[LIVE_BLOCKS] -= weight
         counters[FORGOTTEN] += weight
+
+
+def scanner_is_compiled() -> bool:
+    """Whether the first call of a scanner is quick on this machine."""
+    return is_compiled(_scan)
 
 
 class ReuseRunScanner:

@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kvcap.kernels._jit import jit
+from kvcap.kernels.arrays import Int64Array
 from kvcap.kernels.reuse_runs import ReuseRuns
-
-Int64Array = npt.NDArray[np.int64]
 
 
 class WeightedRuns(NamedTuple):

@@ -11,17 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from kvcap.kernels._jit import jit
+from kvcap.kernels.arrays import Int32Array, Int64Array, UInt64Array
 
 if TYPE_CHECKING:
     from kvcap.kernels.reuse_runs import ReuseRuns
     from kvcap.kernels.run_tables import WeightedRuns
-
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
-UInt64Array = npt.NDArray[np.uint64]
 
 
 class SegmentPaths(NamedTuple):

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from kvcap.kernels._jit import jit
+from kvcap.kernels.arrays import Int64Array, UInt32Array, UInt64Array
 from kvcap.kernels.keys import _MIX_1, _MIX_2, _MIX_3, _ROOT, _TAIL_SALT
-
-Int64Array = npt.NDArray[np.int64]
-UInt32Array = npt.NDArray[np.uint32]
-UInt64Array = npt.NDArray[np.uint64]
 
 
 @jit

@@ -82,6 +82,7 @@ def replay(
             out=out,
             force=force,
             progress=progress,
+            threads=reading.threads,
         )
     finally:
         trace.close()

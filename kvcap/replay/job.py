@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
@@ -17,6 +18,8 @@ import pyarrow as pa
 from kvcap._version import __version__
 from kvcap.blocks import DEFAULT_PARTIAL_BLOCK, UNKNOWN_TOKENS, BlockKeyer, BlockOptions
 from kvcap.errors import EmptyTraceError, TraceError, UsageError
+from kvcap.formats.parallel import ahead, default_threads
+from kvcap.kernels._jit import kernel_threads
 from kvcap.kernels.run_tables import leading_parts, runs_within
 from kvcap.queries import ReadAccount, Results, Rules, RunInfo, resolve_capacities
 from kvcap.replay.options import ReplayOptions
@@ -48,6 +51,7 @@ def replay_trace(
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
     progress: Callable[[int], None] | None = None,
+    threads: int | None = None,
 ) -> Results:
     """Replay an open trace and return its results, kept in ``out`` where that is given.
 
@@ -61,12 +65,12 @@ def replay_trace(
     if trace.kind == "request_json":
         raise UsageError("this log holds text: give --tokenizer to replay it, or run `kvcap tokenize` first")
     if out is None:
-        run, tables = _replayed(trace, options, pool_column, None, progress)
+        run, tables = _replayed(trace, options, pool_column, None, progress, threads)
         return Results(run, tables)
     from kvcap.replay.directory import ResultsDirectory
 
     with ResultsDirectory(out, trace.schema, force=force) as directory:
-        run, tables = _replayed(trace, options, pool_column, directory, progress)
+        run, tables = _replayed(trace, options, pool_column, directory, progress, threads)
         return directory.commit(run, tables)
 
 
@@ -76,19 +80,31 @@ def _replayed(
     pool_column: str | None,
     directory: ResultsDirectory | None,
     progress: Callable[[int], None] | None,
+    threads: int | None,
 ) -> tuple[RunInfo, dict[str, pa.Table]]:
     """Return the metadata and the tables of a replay."""
-    batches = _observed(trace, directory, progress, pool_column)
-    streamed = stream(
-        batches, trace.schema, block_keyer(trace, options), partial(max_capacity_blocks, options)
-    )
+    threads = threads or default_threads()
+    # An error leaves this frame in a traceback: threads must not wait for the collector to be stopped.
+    with closing(_observed(trace, directory, progress, pool_column, threads)) as batches:
+        streamed = stream(
+            batches,
+            trace.schema,
+            block_keyer(trace, options),
+            partial(max_capacity_blocks, options),
+            threads,
+        )
     if streamed.blocks.size == 0:
         raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
     streamed, counts = counted(streamed, options)
+    pools = streamed.columns.column("pool")
+    if pool_column is None and pools.null_count < len(pools):
+        # Logs of several models name their pools themselves.
+        pool_column = "pool"
     run = run_info(
         counts, options, streamed.input_tokens, trace.report, kind=trace.kind, pool_column=pool_column
     )
-    return run, _tables(streamed, options, run)
+    with kernel_threads(threads):
+        return run, _tables(streamed, options, run)
 
 
 @dataclass(frozen=True)
@@ -146,18 +162,20 @@ def _observed(
     directory: ResultsDirectory | None,
     progress: Callable[[int], None] | None,
     pool_column: str | None,
-) -> Iterator[pa.RecordBatch]:
+    threads: int,
+) -> Generator[pa.RecordBatch, None, None]:
     """Yield the batches of a trace, keeping and counting them on the way."""
     n_requests = 0
-    for batch in trace.batches():
-        if pool_column is not None:
-            _check_pools(batch, pool_column, trace.report)
-        if directory is not None:
-            directory.write_trace(batch)
-        yield batch
-        n_requests += batch.num_rows
-        if progress is not None:
-            progress(n_requests)
+    with closing(ahead(trace.batches(), threads)) as batches:
+        for batch in batches:
+            if pool_column is not None:
+                _check_pools(batch, pool_column, trace.report)
+            if directory is not None:
+                directory.write_trace(batch)
+            yield batch
+            n_requests += batch.num_rows
+            if progress is not None:
+                progress(n_requests)
 
 
 def _check_pools(batch: pa.RecordBatch, pool_column: str, report: ReadReport) -> None:

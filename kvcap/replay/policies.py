@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from kvcap.kernels.arrays import Int64Array
 from kvcap.kernels.engine_rules import held_blocks, lookup_blocks
 from kvcap.kernels.reuse_runs import ReuseRuns
 from kvcap.kernels.run_tables import WeightedRuns, leading_tokens
@@ -19,8 +19,6 @@ from kvcap.schema import POLICIES, POLICY_REQUESTS, schema_metadata
 if TYPE_CHECKING:
     from kvcap.replay.options import Policy, ReplayOptions
     from kvcap.replay.stream import StreamedTrace
-
-Int64Array = npt.NDArray[np.int64]
 
 
 def lookup_limits(streamed: StreamedTrace, options: ReplayOptions) -> Int64Array:

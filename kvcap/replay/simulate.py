@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from kvcap.kernels.arrays import Int64Array
 from kvcap.kernels.block_lru import block_lru_hit_blocks
 from kvcap.kernels.fifo import fifo_hit_blocks
 from kvcap.kernels.lru import lru_hit_blocks
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from kvcap.replay.options import Oversize, Policy
 
-Int64Array = npt.NDArray[np.int64]
 
 _CHUNK_BLOCKS: Final = 1 << 22
 

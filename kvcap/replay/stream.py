@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from kvcap.blocks import BlockKeyer, KeyedRequests
+from kvcap.kernels.arrays import Int64Array
 from kvcap.kernels.keys import take_requests
 from kvcap.kernels.reuse_runs import ReuseRunScanner
 from kvcap.kernels.run_tables import WeightedRuns, split_by_weight
@@ -18,7 +19,6 @@ from kvcap.schema import PAYLOAD_COLUMNS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-Int64Array = npt.NDArray[np.int64]
 
 _PAYLOAD_NAMES = frozenset(column.name for columns in PAYLOAD_COLUMNS.values() for column in columns)
 
@@ -77,6 +77,7 @@ def stream(
     schema: pa.Schema,
     keyer: BlockKeyer,
     max_depth_at: Callable[[int], int | None] | None = None,
+    threads: int = 1,
 ) -> StreamedTrace:
     """Replay every batch, each pool on its own stack.
 
@@ -90,6 +91,8 @@ def stream(
         Turns them into block keys.
     max_depth_at
         Returns the depth from which blocks may be forgotten, from the block size.
+    threads
+        How many pools are replayed at once.
     """
     max_depth: int | None = None
     pools: dict[str | None, _Pool] = {}
@@ -99,27 +102,30 @@ def stream(
     counts = [np.empty((5, 0), np.int64)]
     block_size = coarsen = 0
     first_id = 0
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
-        keyed = keyer.key(batch)
-        block_size, coarsen = keyed.block_size, keyed.coarsen
-        if max_depth_at is not None and max_depth is None:
-            max_depth = max_depth_at(block_size)
-        runs.extend(_replay_batch(keyed, batch.column("pool"), first_id, pools, max_depth))
-        columns.append(batch.select(names))
-        counts.append(
-            np.stack(
-                [
-                    keyed.prompt_blocks,
-                    np.diff(keyed.request_offsets),
-                    keyed.input_tokens,
-                    keyed.output_tokens,
-                    _cacheable_tokens(keyed),
-                ]
+    with ThreadPoolExecutor(threads, thread_name_prefix="kvcap-replay") as executor:
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            keyed = keyer.key(batch)
+            block_size, coarsen = keyed.block_size, keyed.coarsen
+            if max_depth_at is not None and max_depth is None:
+                max_depth = max_depth_at(block_size)
+            parts = _by_pool(keyed, batch.column("pool"), first_id, pools, max_depth)
+            # Kernels run without the interpreter lock.
+            runs.extend(executor.map(_replay_part, parts) if threads > 1 else map(_replay_part, parts))
+            columns.append(batch.select(names))
+            counts.append(
+                np.stack(
+                    [
+                        keyed.prompt_blocks,
+                        np.diff(keyed.request_offsets),
+                        keyed.input_tokens,
+                        keyed.output_tokens,
+                        _cacheable_tokens(keyed),
+                    ]
+                )
             )
-        )
-        first_id += batch.num_rows
+            first_id += batch.num_rows
     blocks, touched_blocks, input_tokens, output_tokens, cacheable_tokens = np.concatenate(counts, axis=1)
     return StreamedTrace(
         runs=_in_request_order(runs),
@@ -148,29 +154,39 @@ def _cacheable_tokens(keyed: KeyedRequests) -> Int64Array:
     return covered
 
 
-def _replay_batch(
+@dataclass(frozen=True)
+class _Part:
+    """Requests of one pool in a batch: places in the batch (None: all), and ids of the whole trace."""
+
+    pool: _Pool
+    keyed: KeyedRequests
+    chosen: Int64Array | None
+    ids: Int64Array
+
+
+def _by_pool(
     keyed: KeyedRequests,
     pool_column: pa.Array,
     first_id: int,
     pools: dict[str | None, _Pool],
     max_depth: int | None,
-) -> Iterable[WeightedRuns]:
-    """Yield the runs of each pool's requests in one batch, with ids of the whole trace."""
+) -> Iterable[_Part]:
+    """Yield the requests of each pool in one batch."""
     n_requests = keyed.request_offsets.size - 1
     ids = np.arange(first_id, first_id + n_requests)
     if pool_column.null_count == n_requests:
-        yield _replay_pool(_pool(pools, None, max_depth), keyed, ids)
+        yield _Part(_pool(pools, None, max_depth), keyed, None, ids)
         return
     import pyarrow.compute as pc  # Slow to import, and most traces are one pool.
 
     values = pc.unique(pool_column).to_pylist()
     if len(values) == 1:
-        yield _replay_pool(_pool(pools, values[0], max_depth), keyed, ids)
+        yield _Part(_pool(pools, values[0], max_depth), keyed, None, ids)
         return
     for value in values:
         mask = pc.is_null(pool_column) if value is None else pc.equal(pool_column, value)
         chosen = np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False)).astype(np.int64)
-        yield _replay_pool(_pool(pools, value, max_depth), _chosen(keyed, chosen), ids[chosen])
+        yield _Part(_pool(pools, value, max_depth), keyed, chosen, ids[chosen])
 
 
 def _pool(pools: dict[str | None, _Pool], value: str | None, max_depth: int | None) -> _Pool:
@@ -196,7 +212,10 @@ def _chosen(keyed: KeyedRequests, chosen: Int64Array) -> KeyedRequests:
     )
 
 
-def _replay_pool(pool: _Pool, keyed: KeyedRequests, ids: Int64Array) -> WeightedRuns:
+def _replay_part(part: _Part) -> WeightedRuns:
+    """Replay requests of one pool and return their runs, with ids of the whole trace."""
+    pool, ids = part.pool, part.ids
+    keyed = part.keyed if part.chosen is None else _chosen(part.keyed, part.chosen)
     before = pool.scanner.n_requests
     runs = pool.scanner.feed(keyed.block_keys, keyed.request_offsets)
     local = runs._replace(request=runs.request - before)

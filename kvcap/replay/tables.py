@@ -13,8 +13,6 @@ from kvcap.kernels.run_tables import WeightedRuns, ceilings, required_blocks
 from kvcap.replay.stream import StreamedTrace
 from kvcap.schema import CURVE, REQUESTS, REUSE_RUNS, schema_metadata
 
-Int64Array = npt.NDArray[np.int64]
-
 
 def requests_table(
     streamed: StreamedTrace, runs: WeightedRuns, target: Fraction, warm_up_requests: int, *, tail_first: bool

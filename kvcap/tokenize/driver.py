@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Final
@@ -135,7 +136,7 @@ class TokenizedTrace:
         self._account = _Account()
         self._requests = 0
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Generator[pa.RecordBatch, None, None]:
         """Yield the requests in replay order; may be called once.
 
         Raises
@@ -145,8 +146,12 @@ class TokenizedTrace:
         EmptyTraceError
             If none is left.
         """
+        # An error leaves this frame in a traceback: workers must not wait for the collector to be stopped.
+        with closing(ordered_map(self._tokenize, self._rows(), self._options.workers)) as results:
+            yield from self._batched(results)
+
+    def _batched(self, results: Iterable[tuple[_Row, Callable[[], _Tokenized]]]) -> Iterator[pa.RecordBatch]:
         pending: _Pending | None = None
-        results = ordered_map(self._tokenize, self._rows(), self._options.workers)
         for row, result in results:
             if pending is None or pending.batch is not row.batch or pending.tokens >= BATCH_TOKENS:
                 if pending is not None and pending.ids:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
@@ -16,7 +16,7 @@ ITEMS_PER_WORKER: Final = 8
 
 def ordered_map(
     work: Callable[[_Item], _Result], items: Iterable[_Item], workers: int
-) -> Iterator[tuple[_Item, Callable[[], _Result]]]:
+) -> Generator[tuple[_Item, Callable[[], _Result]], None, None]:
     """Yield each item with a function that gives its result or raises its error, in the order of the items.
 
     Parameters

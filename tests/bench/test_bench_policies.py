@@ -1,7 +1,7 @@
 """All three policies at 15 budgets, whole process, beside the public C++ simulator on the same machine.
 
-``KVCAP_PEER_SIMULATOR=PATH pytest -m bench tests/bench/test_bench_policies.py -s`` prints seconds of wall clock
-and of processor, the best of a few interleaved runs each, and their ratios. Where the simulator is not
+``KVCAP_PEER_SIMULATOR=PATH pytest -m bench tests/bench/test_bench_policies.py -s`` prints seconds of wall
+clock and of processor, the best of a few interleaved runs each, and their ratios. Where the simulator is not
 installed, kvcap's own are printed alone.
 """
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from shared_data import shared_path
 
-from kvcap.formats import open_trace
+from kvcap.formats import ReadOptions, open_trace
 from kvcap.tokenize import TokenizeOptions, tokenize_trace
 from kvcap.tokenize.backends import create_backend
 from kvcap.tokenize.requests import prompts_of
@@ -24,6 +24,7 @@ pytestmark = pytest.mark.bench
 
 LOG = "traces/tau_bench_airline_openai.jsonl.gz"
 TEMPLATE = Path(__file__).parents[1] / "tokenize" / "templates" / "turn_markers.jinja"
+N_REQUESTS = 800
 ROUNDS = 3
 LEAST_RATIO = 1.6
 
@@ -51,7 +52,7 @@ def plain_loop(model: Path) -> tuple[float, list[list[int]]]:
 
 
 def logged_prompts() -> Any:
-    trace = open_trace([str(shared_path(LOG))])
+    trace = open_trace([str(shared_path(LOG))], ReadOptions(max_requests=N_REQUESTS))
     for batch in trace.batches():
         for row in batch.to_pylist():
             yield from prompts_of(row["request_json"], None, None, "refuse")  # type: ignore[arg-type]
@@ -66,7 +67,9 @@ def driven(model: Path, workers: int, *, cached: bool) -> tuple[float, list[list
         return backend
 
     options = TokenizeOptions(tokenizer=str(model), workers=workers)
-    trace = tokenize_trace(open_trace([str(shared_path(LOG))]), options, create)
+    trace = tokenize_trace(
+        open_trace([str(shared_path(LOG))], ReadOptions(max_requests=N_REQUESTS)), options, create
+    )
     started = time.perf_counter()
     batches = list(trace.batches())
     elapsed = time.perf_counter() - started

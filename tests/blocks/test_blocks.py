@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import oracles
 import pytest
@@ -10,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import prefix_forests
 
-from kvcap.blocks import BlockKeyer, BlockOptions, KeyedRequests
+from kvcap.blocks import BlockKeyer, BlockOptions, KeyedRequests, list_arrays
 from kvcap.errors import UsageError
 
 
@@ -149,3 +152,16 @@ def test_a_sliced_batch_is_keyed_like_its_copy() -> None:
     batch = hash_batch([[1], [2, 3], [4]], [4, 8, 4], 4)
     keyer = BlockKeyer(BlockOptions())
     assert per_request(keyer.key(batch.slice(1, 2))) == per_request(keyer.key(batch))[1:]
+
+
+def test_a_keyed_batch_is_freed_without_the_cycle_collector() -> None:
+    column = hash_batch([[1, 2], [3]], [8, 4], 4).column("hash_ids")
+    gc.disable()
+    try:
+        values, _ = list_arrays(column, np.dtype(np.uint64))
+        owner = weakref.ref(values.base.owner)
+        assert owner() is not None
+        del values
+        assert owner() is None
+    finally:
+        gc.enable()

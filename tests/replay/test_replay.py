@@ -73,6 +73,15 @@ def test_sources_of_runs_are_requests_of_the_same_pool() -> None:
     assert [tuple(run.values()) for run in runs] == [(2, 1), (3, 0)]
 
 
+def test_pools_that_a_log_names_itself_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "lookups.jsonl"
+    row = '{"timestamp": 1.0, "model_name": "%s", "chunk_size": 4, "seq_len": 4, "chunk_hashes": ["0x1"]}'
+    path.write_text("\n".join(row % name for name in ("m", "n", "m")))
+    with kvcap.replay(path) as results:
+        assert results.run.pool_column == "pool"
+        assert [pool.pool for pool in kvcap.answer(results).pools] == ["m", "n"]
+
+
 def test_a_request_without_a_pool_is_refused(tmp_path: Path) -> None:
     table = hash_table([[1], [1], [1]], ["a", None, "b"])
     with pytest.raises(TraceError, match="tenant is missing, expected a value, since it names the pool"):

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -34,7 +35,7 @@ def feed_until_gone(service: ServiceProcess, answered: list[int]) -> None:
     while True:
         try:
             status, found = service.ask("/v1/requests", {"token_ids": [number % 50] * 4 + list(range(100))})
-        except OSError:
+        except (OSError, HTTPException):
             return
         if status == 200:
             answered.append(found["request_number"])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,7 @@ from kvcap.analysis.routing.deal import Stream, deal, has_sessions, window_start
 from kvcap.analysis.routing.options import POLICIES, Policy, RouteOptions
 from kvcap.errors import UsageError
 from kvcap.formats import ReadOptions, open_table, open_trace
+from kvcap.formats.parallel import ahead, default_threads
 from kvcap.kernels.curve import hit_curve, hits_at, smallest_capacity
 from kvcap.kernels.dealt_runs import dealt_runs, held_blocks, weigh_runs
 from kvcap.kernels.run_tables import WeightedRuns, leading_parts
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 
     from kvcap.formats import Trace
 
-Int64Array = npt.NDArray[np.int64]
 
 _CAPACITY: Final = "--capacity-per-instance"
 
@@ -164,26 +165,35 @@ def route(
     paths = source_paths(source)
     trace = open_table(source, reading) if paths is None else open_trace(paths, reading)
     try:
-        streamed = _streamed(trace, replay_options, progress)
+        streamed = _streamed(trace, replay_options, progress, reading.threads)
     finally:
         trace.close()
     return _Comparison(streamed, options, replay_options).answer()
 
 
-def _streamed(trace: Trace, options: ReplayOptions, progress: Callable[[int], None] | None) -> StreamedTrace:
+def _streamed(
+    trace: Trace,
+    options: ReplayOptions,
+    progress: Callable[[int], None] | None,
+    threads: int | None,
+) -> StreamedTrace:
     if trace.kind == "request_json":
         raise UsageError("this log holds text: run `kvcap tokenize` first")
-    return replay_stream(_one_stream(trace, progress), trace.schema, block_keyer(trace, options))
+    with closing(_one_stream(trace, progress, threads or default_threads())) as batches:
+        return replay_stream(batches, trace.schema, block_keyer(trace, options))
 
 
-def _one_stream(trace: Trace, progress: Callable[[int], None] | None) -> Iterator[pa.RecordBatch]:
+def _one_stream(
+    trace: Trace, progress: Callable[[int], None] | None, threads: int
+) -> Generator[pa.RecordBatch, None, None]:
     index = trace.schema.get_field_index("pool")
     n_requests = 0
-    for batch in trace.batches():
-        yield batch.set_column(index, trace.schema.field(index), pa.nulls(batch.num_rows, pa.string()))
-        n_requests += batch.num_rows
-        if progress is not None:
-            progress(n_requests)
+    with closing(ahead(trace.batches(), threads)) as batches:
+        for batch in batches:
+            yield batch.set_column(index, trace.schema.field(index), pa.nulls(batch.num_rows, pa.string()))
+            n_requests += batch.num_rows
+            if progress is not None:
+                progress(n_requests)
 
 
 class _Comparison:

@@ -6,19 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kvcap.errors import UsageError
+from kvcap.kernels.arrays import Int32Array, Int64Array
 from kvcap.kernels.dealing import deal_to_least_loaded, deal_to_longest_prefix
 
 if TYPE_CHECKING:
     from kvcap.analysis.routing.options import Policy, RouteOptions
     from kvcap.kernels.segments import SegmentPaths
-
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -60,9 +60,10 @@ def run(args: argparse.Namespace) -> int:
     from kvcap.analysis import answer
     from kvcap.cli.answer_text import write_csv, write_json, write_text
     from kvcap.cli.output import text_output
-    from kvcap.cli.progress import Progress
+    from kvcap.cli.progress import Progress, announce_compilation
     from kvcap.replay import replay
 
+    announce_compilation(quiet=args.quiet)
     with text_output(args.output, force=args.force) as stream:
         with Progress(quiet=args.quiet) as progress:
             results = replay(

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from kvcap.blocks import DEFAULT_PARTIAL_BLOCK
 from kvcap.errors import SchemaError, UsageError
+from kvcap.kernels.arrays import Int64Array, UInt64Array
 from kvcap.kernels.keys import chain_keys, drop_last_blocks, take_requests
 from kvcap.kernels.observations import CEILING_BLOCKS, FIRST_CAPACITY, observe
 from kvcap.kernels.reuse_runs import ReuseRunScanner
@@ -22,9 +23,6 @@ from kvcap.online.estimator.window import Window
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Int64Array = npt.NDArray[np.int64]
-UInt64Array = npt.NDArray[np.uint64]
 
 
 class Estimator:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvcap.errors import UsageError
+from kvcap.kernels.arrays import Int64Array
 from kvcap.kernels.observations import (
     BLOCKS,
     CEILING_BLOCKS,
@@ -19,7 +20,6 @@ from kvcap.kernels.observations import (
     WITHIN_BOUND_BLOCKS,
 )
 
-Int64Array = npt.NDArray[np.int64]
 RequestKind = Literal["token_ids", "hash_ids"]
 
 

@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from kvcap.kernels.arrays import Int64Array
 from kvcap.kernels.observations import (
     BLOCKS,
     CEILING_BLOCKS,
@@ -18,8 +18,6 @@ from kvcap.kernels.observations import (
     REQUIRED_BLOCKS,
     WITHIN_BOUND_BLOCKS,
 )
-
-Int64Array = npt.NDArray[np.int64]
 
 PERCENTILES: Final = {
     "p50": Fraction(50, 100),

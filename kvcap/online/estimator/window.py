@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from kvcap.kernels.arrays import Int64Array
 from kvcap.kernels.observations import TIMESTAMP_US
-
-Int64Array = npt.NDArray[np.int64]
 
 
 class Window:

@@ -70,6 +70,11 @@ class Metrics:
         self._estimates.moment = (snapshot, pending, self._required())
         return generate_latest(self._registry)
 
+    def collect(self, snapshot: Snapshot, pending: int) -> Iterator[Metric]:
+        """Yield the same for another registry."""
+        self._estimates.moment = (snapshot, pending, self._required())
+        yield from self._registry.collect()
+
     def _required(self) -> Metric:
         upper = [*(str(float(bound)) for bound in _REQUIRED_BYTES), "+Inf"]
         counts = np.cumsum(self._required_counts).tolist()

@@ -50,8 +50,8 @@ def serve(options: ServeOptions) -> int:
             timeout_graceful_shutdown=_DRAIN_S,
         )
         host, port = listener.getsockname()[:2]
-        print(f"kvcap: {_restored(service)}listening on http://{host}:{port}", file=sys.stderr, flush=True)
-        asyncio.run(_run(_Server(config), listener))
+        greeting = f"kvcap: {_restored(service)}listening on http://{host}:{port}"
+        asyncio.run(_run(_Server(config, greeting), listener))
     finally:
         listener.close()
     if service.broken is not None:
@@ -60,7 +60,17 @@ def serve(options: ServeOptions) -> int:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn's, but it raises no signal again after its shutdown: the end is an orderly one."""
+    """Uvicorn's, but it says when it is ready, and raises no signal again: the end is an orderly one."""
+
+    def __init__(self, config: uvicorn.Config, greeting: str) -> None:
+        super().__init__(config)
+        self._greeting = greeting
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer."""
+        await super().startup(sockets)
+        if self.started:
+            print(self._greeting, file=sys.stderr, flush=True)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

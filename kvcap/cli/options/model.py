@@ -1,0 +1,156 @@
+"""What a token costs: given, calibrated, or from a model and its deployment."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from kvcap.cli.options.values import whole_number
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from kvcap.models import ModelBytes, ModelBytesOptions
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add what turns tokens into bytes; :func:`model_bytes_options` collects the deployment."""
+    group = parser.add_argument_group("model")
+    group.add_argument(
+        "--model",
+        metavar="MODEL",
+        help="take bytes per token from this model: a name that `kvcap models` lists, or a config.json",
+    )
+    group.add_argument(
+        "--estimate-tokens",
+        type=whole_number(1),
+        metavar="N",
+        help="length at which a model that is not linear in tokens is taken (default: the mean input length)",
+    )
+    group.add_argument(
+        "--calibrate",
+        metavar="LINE",
+        help="take bytes per token from start-up lines of vLLM or SGLang",
+    )
+    add_deployment_options(group)
+
+
+def add_deployment_options(group: argparse._ActionsContainer) -> None:
+    """Add how a model is deployed: precisions, layout, parallelism, and where its facts come from."""
+    group.add_argument(
+        "--kv-precision", metavar="NAME", help="bf16, fp8, fp4 or mxfp8 (default: the model's, else bf16)"
+    )
+    group.add_argument(
+        "--indexer-precision",
+        metavar="NAME",
+        help="of an indexer's keys: bf16, fp8 or fp4 (default: the model's, else as the KV cache)",
+    )
+    group.add_argument(
+        "--state-precision",
+        metavar="NAME",
+        help="of recurrent states: fp32 or bf16 (default: the model's)",
+    )
+    group.add_argument(
+        "--include-draft-kv-cache", action="store_true", help="add the layers that draft tokens (MTP)"
+    )
+    group.add_argument(
+        "--include-state",
+        action="store_true",
+        help="count one recurrent state and the replayed windows of every sequence",
+    )
+    group.add_argument(
+        "--layout",
+        choices=["logical", "sglang", "vllm"],
+        default="logical",
+        help="logical counts elements; the others what that engine's memory pool takes, scales included "
+        "(default: %(default)s)",
+    )
+    group.add_argument(
+        "--tp",
+        type=whole_number(1),
+        default=1,
+        metavar="N",
+        help="tensor-parallel ranks (default: %(default)s)",
+    )
+    group.add_argument(
+        "--pp", type=whole_number(1), default=1, metavar="N", help="pipeline stages (default: %(default)s)"
+    )
+    group.add_argument(
+        "--dp-attention",
+        type=whole_number(1),
+        default=1,
+        metavar="N",
+        help="attention replicas among the tensor-parallel ranks, each with a cache of its own "
+        "(default: %(default)s)",
+    )
+    group.add_argument(
+        "--scope",
+        choices=["rank", "replica"],
+        default="rank",
+        help="whose bytes: those on one rank, or on all ranks of a replica together (default: %(default)s)",
+    )
+    group.add_argument(
+        "--assume",
+        metavar="KIND",
+        help="take a config.json as this kind of attention in spite of fields that are not understood",
+    )
+    group.add_argument(
+        "--models-file", metavar="FILE", help="more models, in the form of the catalog; they come first"
+    )
+
+
+def model_bytes_options(args: argparse.Namespace) -> ModelBytesOptions:
+    """Return what :func:`add_deployment_options` collected.
+
+    Raises
+    ------
+    UsageError
+        If a precision is unknown or the parallel sizes do not divide.
+    """
+    from kvcap.models import ModelBytesOptions
+
+    return ModelBytesOptions(
+        kv_precision=args.kv_precision,
+        indexer_precision=args.indexer_precision,
+        state_precision=args.state_precision,
+        include_draft_kv_cache=args.include_draft_kv_cache,
+        include_state=args.include_state,
+        layout=args.layout,
+        tp=args.tp,
+        pp=args.pp,
+        dp_attention=args.dp_attention,
+        scope=args.scope,
+    )
+
+
+def given_bytes_per_token(args: argparse.Namespace) -> Fraction | None:
+    """Return the bytes per token that were given or calibrated; at most one source may speak."""
+    from kvcap.errors import UsageError
+
+    sources = {
+        "--kv-bytes-per-token": args.kv_bytes_per_token,
+        "--model": args.model,
+        "--calibrate": args.calibrate,
+    }
+    given = [name for name, value in sources.items() if value is not None]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} both say the bytes per token, expected one of them")
+    if args.calibrate is not None:
+        from kvcap.models import calibrate
+
+        return calibrate(args.calibrate)
+    if args.kv_bytes_per_token is not None:
+        from kvcap.units import parse_number
+
+        return parse_number(args.kv_bytes_per_token, "--kv-bytes-per-token")
+    return None
+
+
+def given_model_bytes(args: argparse.Namespace) -> ModelBytes | None:
+    """Return the bytes of the model that was given, in its deployment."""
+    if args.model is None:
+        return None
+    from kvcap.models import model_bytes, resolve_model
+
+    model = resolve_model(args.model, models_file=args.models_file, assume=args.assume)
+    return model_bytes(model, model_bytes_options(args))
