@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvcap.kernels.arrays import Int64Array
+from kvcap.kernels.arrays import BoolArray, Int64Array
 from kvcap.kernels.block_lru import block_lru_hit_blocks
 from kvcap.kernels.fifo import fifo_hit_blocks
 from kvcap.kernels.lru import lru_hit_blocks
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     from kvcap.replay.options import Oversize, Policy
 
+
+ADMITTING: Final[tuple[Policy, ...]] = ("vllm-lru",)
+"""Policies that leave out what is larger than the cache by themselves."""
 
 _CHUNK_BLOCKS: Final = 1 << 22
 
@@ -130,6 +133,18 @@ def _only(requests: Requests, kept: Int64Array) -> Requests:
         held=requests.held[kept],
         tail_first=requests.tail_first,
     )
+
+
+def dropped_requests(
+    requests: Requests, policy: Policy, points: Points, point: int, oversize: Oversize
+) -> BoolArray:
+    """Return which requests are too large for a capacity and left out there: bool (n_requests,)."""
+    dropped = np.zeros(requests.held.size, np.bool_)
+    if policy in ADMITTING:
+        dropped |= requests.held > points.data_blocks[point]
+    if oversize == "drop":
+        dropped |= requests.held > points.admitted_blocks[point]
+    return dropped
 
 
 def _lru(requests: Requests, data_blocks: Int64Array) -> Int64Array:

@@ -23,22 +23,16 @@ ID_BITS, ID_TOKENS = 16, 4
 
 
 class Comparison(NamedTuple):
-    """Hits of vLLM, and of kvcap with its reserve and without, at one capacity: int64 (n_requests,)."""
+    """Hits of vLLM and of kvcap at one capacity: int64 (n_requests,)."""
 
     capacity: int
     vllm: np.ndarray
     predicted: np.ndarray
-    bound: np.ndarray
 
     @property
     def n_differing(self) -> int:
         """Requests whose prediction is wrong."""
         return int(np.count_nonzero(self.vllm != self.predicted))
-
-    @property
-    def n_outside(self) -> int:
-        """Requests outside of the bounds that hold for any tail."""
-        return int(np.count_nonzero((self.vllm < self.predicted) | (self.vllm > self.bound)))
 
 
 def requests_of(trace: str, block_size: int, max_requests: int | None) -> Iterator[dict[str, list[int]]]:
@@ -87,7 +81,7 @@ def driven(python: str, block_size: int, capacities: list[int], requests: list[A
 def predicted_hits(
     trace: str, block_size: int, capacities: list[int], max_requests: int | None, *, output_blocks: bool
 ) -> pa.Table:
-    """Return kvcap's hits by capacity, reserve and request."""
+    """Return kvcap's hits by capacity and request."""
     options = kvcap.engine_options(
         "vllm",
         block_size=block_size,
@@ -97,7 +91,7 @@ def predicted_hits(
     )
     reading = kvcap.ReadOptions(block_size=block_size, max_requests=max_requests)
     with kvcap.replay(trace, options, reading=reading) as results:
-        return results.sql("FROM policy_requests ORDER BY capacity_blocks, reserved_blocks, request_id")
+        return results.sql("FROM policy_requests ORDER BY capacity_blocks, request_id")
 
 
 def compare(
@@ -116,10 +110,10 @@ def compare(
     capacities = sorted(set(capacities))
     found = driven(vllm_python, block_size, capacities, requests)
     table = predicted_hits(trace, block_size, capacities, max_requests, output_blocks=output_blocks)
-    hits = table["hit_blocks"].to_numpy().reshape(len(capacities), 2, -1)
+    hits = table["hit_blocks"].to_numpy().reshape(len(capacities), -1)
     comparisons = [
-        Comparison(capacity, np.array(found["hit_blocks"][str(capacity)]), with_reserve, without)
-        for capacity, (without, with_reserve) in zip(capacities, hits, strict=True)
+        Comparison(capacity, np.array(found["hit_blocks"][str(capacity)]), predicted)
+        for capacity, predicted in zip(capacities, hits, strict=True)
     ]
     return found["version"], comparisons
 
@@ -146,7 +140,7 @@ def main() -> int:
     for one in comparisons:
         print(
             f"{one.capacity:>9,} blocks: vLLM {one.vllm.sum():,} hits, predicted {one.predicted.sum():,}; "
-            f"{one.n_differing:,} of {one.vllm.size:,} requests differ, {one.n_outside:,} out of bounds"
+            f"{one.n_differing:,} of {one.vllm.size:,} requests differ"
         )
     return int(any(one.n_differing for one in comparisons))
 

@@ -54,7 +54,7 @@ def test_sample_traces_hit_as_predicted(
         assert comparison.n_differing == 0
 
 
-def test_later_turns_hit_the_answers_that_they_repeat(
+def test_turns_that_repeat_answers_and_prompts_of_whole_blocks_hit_as_predicted(
     vllm_python: str, check_vllm: ModuleType, tmp_path: Path
 ) -> None:
     draw = random.Random(7)
@@ -63,16 +63,13 @@ def test_later_turns_hit_the_answers_that_they_repeat(
     with trace.open("w") as lines:
         for _ in range(400):
             context = draw.choice(contexts[-9:]) if contexts and draw.random() < 0.7 else []
-            length = len(context) + draw.randrange(1, 60)
-            # A length that is no multiple of the block size: the tail holds a block, as the reserve says.
-            prompt = [
-                *context,
-                *(draw.randrange(999) for _ in range(length - len(context) + (length % 16 == 0))),
-            ]
+            prompt = [*context, *(draw.randrange(999) for _ in range(draw.randrange(60)))] or [0]
+            if draw.random() < 0.3:
+                prompt = prompt[: len(prompt) // 16 * 16] or prompt
             output = [draw.randrange(999) for _ in range(draw.randrange(60))]
             contexts.append(prompt + output)
             lines.write(json.dumps({"token_ids": prompt, "output_ids": output}) + "\n")
-    _, comparisons = check_vllm.compare(str(trace), [40, 100, 300], vllm_python=vllm_python)
+    _, comparisons = check_vllm.compare(str(trace), [6, 40, 100, 300], vllm_python=vllm_python)
     _, without = check_vllm.compare(str(trace), [300], output_blocks=False, vllm_python=vllm_python)
     assert all(comparison.n_differing == 0 for comparison in [*comparisons, *without])
     assert comparisons[-1].vllm.sum() > without[0].vllm.sum()
