@@ -35,9 +35,12 @@ class Comparison(NamedTuple):
         return int(np.count_nonzero(self.vllm != self.predicted))
 
 
-def requests_of(trace: str, block_size: int, max_requests: int | None) -> Iterator[dict[str, list[int]]]:
-    """Yield the token ids of every request; block ids become tokens that spell them out."""
+def requests_of(
+    trace: str, block_size: int, max_requests: int | None
+) -> tuple[int, list[dict[str, list[int]]]]:
+    """Return the block size, and token ids of every request; block ids become tokens that spell them out."""
     unique = count(FIRST_UNIQUE_TOKEN)
+    requests = []
     options = kvcap.ReadOptions(block_size=block_size, max_requests=max_requests)
     opened = open_trace([trace], options)
     try:
@@ -45,9 +48,11 @@ def requests_of(trace: str, block_size: int, max_requests: int | None) -> Iterat
             for row in batch.to_pylist():
                 prompt = row["token_ids"] if opened.kind == "token_ids" else realized(row, unique)
                 output = row.get("output_ids") or [next(unique) for _ in range(row["output_length"] or 0)]
-                yield {"prompt": prompt, "output": output}
+                block_size = row["block_size"] or block_size
+                requests.append({"prompt": prompt, "output": output})
     finally:
         opened.close()
+    return block_size, requests
 
 
 def realized(row: dict[str, Any], unique: Iterator[int]) -> list[int]:
@@ -104,7 +109,7 @@ def compare(
     vllm_python: str = sys.executable,
 ) -> tuple[str, list[Comparison]]:
     """Return vLLM's version, and the hits of both at every capacity."""
-    requests = list(requests_of(trace, block_size, max_requests))
+    block_size, requests = requests_of(trace, block_size, max_requests)
     if not output_blocks:
         requests = [{**request, "output": []} for request in requests]
     capacities = sorted(set(capacities))
