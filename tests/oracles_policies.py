@@ -151,3 +151,28 @@ def radix_tree_hits(prompts, lookups, held, capacity):
         if capacity - tree.blocks() >= new:
             tree.insert(prompt)
     return hits
+
+
+def block_queue_hits(prompts, lookups, held, capacity):
+    """Blocks wait in a queue, empty ones in front; a lookup takes the copy of a block that came first."""
+    queue, contents, copies, hits = list(range(capacity)), {}, {}, []
+    for prompt, lookup, blocks_held in zip(prompts, lookups, held, strict=True):
+        if blocks_held > capacity:
+            hits.append(0)
+            continue
+        path, taken = blocks_of(prompt), []
+        for block in path[:lookup]:
+            if not copies.get(block):
+                break
+            taken.append(copies[block][0])
+            queue.remove(taken[-1])
+        hits.append(len(taken))
+        while len(taken) < blocks_held:
+            taken.append(queue.pop(0))
+            if taken[-1] in contents:
+                copies[contents.pop(taken[-1])].remove(taken[-1])
+        for place in range(hits[-1], len(path)):
+            contents[taken[place]] = path[place]
+            copies.setdefault(path[place], []).append(taken[place])
+        queue = taken[len(path) :] + queue + taken[: len(path)][::-1]
+    return hits

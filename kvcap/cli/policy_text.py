@@ -52,7 +52,8 @@ def print_policies(pool: PoolAnswer, run: RunInfo, stream: TextIO) -> None:
         headers += [f"{policy} at most" for policy in policies]
     headers += [f"{policy} speed-up" for policy in policies]
     headers += ["Headroom"] if pool.headroom else []
-    headers += ["Left out"] if run.rules.oversize == "drop" else []
+    drops = run.rules.oversize == "drop" or any(row.dropped_requests for row in pool.policies)
+    headers += ["Left out"] if drops else []
     by_capacity: dict[str, dict[str, PolicyRow]] = {}
     for row in pool.policies:
         by_capacity.setdefault(row.label, {})[row.policy] = row
@@ -66,7 +67,7 @@ def print_policies(pool: PoolAnswer, run: RunInfo, stream: TextIO) -> None:
             cells += [_rate(row.unreserved_token_hit_rate) for row in rows]
         cells += [_speedup(row.ideal_prefill_speedup) for row in rows]
         cells += [headroom.get(label, "-")] if pool.headroom else []
-        cells += [f"{rows[0].dropped_requests:,}"] if run.rules.oversize == "drop" else []
+        cells += [f"{max(row.dropped_requests for row in rows):,}"] if drops else []
         table.append(cells)
     print_table(headers, table, stream)
     for line in _policy_notes(pool, run):
@@ -102,7 +103,7 @@ def _policy_notes(pool: PoolAnswer, run: RunInfo) -> list[str]:
 def _differs_from_one_pass(run: RunInfo) -> bool:
     rules = run.rules
     plain = rules.capacity_factor == "1" and not rules.reserve_blocks and rules.oversize == "keep"
-    return not plain or "sglang-lru" in rules.policies
+    return not plain or bool({"vllm-lru", "sglang-lru"} & set(rules.policies))
 
 
 def _speedup(speedup: float | None) -> str:

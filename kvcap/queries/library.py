@@ -31,6 +31,7 @@ _PACKAGE: Final = Path(__file__).resolve().parents[1]
 _PARAMETER: Final = re.compile(r"\$(?P<name>\w+)\s*\((?P<text>[^)]*)\)")
 _PLACEHOLDER: Final = re.compile(r"\$(\w+)")
 _DEFAULT: Final = re.compile(r"(?P<what>.*?),?\s*default\s+(?P<default>.+)\Z", re.DOTALL)
+_DEFINITION: Final = re.compile(r"^CREATE (?:MACRO|VIEW) (?P<name>\w+).*?;$", re.DOTALL | re.MULTILINE)
 _INDENT: Final = "    "
 SETUP_NAME: Final = "_setup"
 """The file with the macros and views that every connection gets; not a query."""
@@ -136,9 +137,17 @@ def load_query(name: str) -> NamedQuery:
     raise UsageError(f"there is no query {name!r}, expected one of {names}")
 
 
+@cache
 def setup_sql() -> str:
-    """Return the macros and views that every connection gets."""
+    """Return the statements that make the macros and views that every connection gets."""
     return (sql_directory() / f"{SETUP_NAME}.sql").read_text(encoding="utf-8")
+
+
+@cache
+def definitions() -> dict[str, str]:
+    """Return what makes each macro, view and named query, by name."""
+    found = {match["name"]: match[0] for match in _DEFINITION.finditer(setup_sql())}
+    return {**found, **{query.name: query.macro_sql for query in list_queries()}}
 
 
 def _parse(name: str, text: str) -> NamedQuery:

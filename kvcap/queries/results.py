@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from kvcap.errors import QueryError, SchemaError
-from kvcap.queries.library import list_queries, load_query, setup_sql
+from kvcap.queries.library import definitions, load_query
 from kvcap.queries.run_info import RunInfo
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ class Results:
             else:
                 self._connection.register(name, table)
         self._connection.register("run", run_table(run))
-        self._connection.execute(setup_sql())
-        self._unnamed = {query.name: query for query in list_queries()}
+        self._undefined = dict(definitions())
 
     def __enter__(self) -> Results:
         return self
@@ -87,10 +86,6 @@ class Results:
         QueryError
             If it does not parse or run.
         """
-        # Binding every query takes longer than most answers: only those that the text names are created.
-        for name in set(re.findall(r"\w+", text.lower())) & self._unnamed.keys():
-            self._execute(name, self._unnamed[name].macro_sql, None)
-            del self._unnamed[name]
         return self._execute(text, text, parameters)
 
     def query(self, name: str, **parameters: object) -> pa.Table:
@@ -108,11 +103,24 @@ class Results:
         return self._execute(query.name, query.sql, bound)
 
     def _execute(self, label: str, text: str, parameters: Mapping[str, Any] | None) -> pa.Table:
+        self._define_names_in(text)
         try:
             relation = self._connection.sql(text, params=dict(parameters) if parameters else None)
             return pa.table({}) if relation is None else relation.to_arrow_table()
         except duckdb.Error as error:
             raise QueryError(label, str(error).splitlines()[0] if str(error) else repr(error)) from error
+
+    def _define_names_in(self, text: str) -> None:
+        """Create the macros and views that a text names; all of them would take longer than most answers."""
+        for name in set(re.findall(r"\w+", text.lower())) & self._undefined.keys():
+            statement = self._undefined.pop(name, None)
+            if statement is None:
+                continue
+            try:
+                self._execute(name, statement, None)
+            except QueryError:
+                self._undefined[name] = statement
+                raise
 
 
 def open_results(directory: str | Path) -> Results:

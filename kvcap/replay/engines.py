@@ -21,9 +21,7 @@ ENGINE_PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             "compute_last_token": True,
             "output_blocks": True,
             "token_block_size": 16,
-            "policies": ("lru",),
-            "reserve_blocks": 1,
-            "oversize": "drop",
+            "policies": ("vllm-lru",),
         },
         "sglang": {
             "partial_block": "drop",

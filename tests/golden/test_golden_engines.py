@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import pytest
 from shared_data import shared_path
@@ -19,7 +17,6 @@ def expected_hits(archive):
         return {key: arrays[key] for key in arrays.files}
 
 
-@cache
 def predicted_hits(name, engine, capacities, **overrides):
     """Return every request's hits by capacity, and the table ``policies``."""
     options = kvcap.engine_options(
@@ -39,16 +36,23 @@ def predicted_hits(name, engine, capacities, **overrides):
     return dict(zip(sorted(capacities), hits, strict=True)), policies
 
 
+ONE_PASS = {"policies": ("lru",), "reserve_blocks": 1, "oversize": "drop"}
+
+
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("rules", [{}, ONE_PASS], ids=["simulated", "one pass"])
 @pytest.mark.parametrize(("archive", "output_blocks"), [("vllm", False), ("vllm_outputs", True)])
-def test_one_pass_depths_equal_vllm(archive, output_blocks, name):
+def test_hits_equal_vllm(archive, output_blocks, rules, name):
     expected = expected_hits(f"{archive}_{name}")
     capacities = tuple(int(key[1:]) for key in expected)
-    hits, policies = predicted_hits(name, "vllm", capacities, output_blocks=output_blocks)
+    hits, policies = predicted_hits(name, "vllm", capacities, output_blocks=output_blocks, **rules)
     assert len(hits) == len(expected) >= 2
     for key, array in expected.items():
         assert np.count_nonzero(hits[int(key[1:])] != array) == 0
-    summed = {row["capacity_blocks"]: row["hit_blocks"] for row in policies if row["reserved_blocks"] == 1}
+    reserve = rules.get("reserve_blocks", 0)
+    summed = {
+        row["capacity_blocks"]: row["hit_blocks"] for row in policies if row["reserved_blocks"] == reserve
+    }
     assert summed == {int(key[1:]): array.sum() for key, array in expected.items()}
 
 

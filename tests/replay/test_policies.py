@@ -158,6 +158,12 @@ def test_dropped_requests_are_counted_where_they_are_measured() -> None:
     assert [(row["dropped_requests"], row["hit_blocks"]) for row in rows] == [(1, 0), (0, 3)]
 
 
+def test_vllm_leaves_requests_larger_than_its_cache_out_by_itself() -> None:
+    with replayed([[1, 2, 3], [1, 2], [1, 2]], policies=("vllm-lru",), capacities="2blocks") as results:
+        (row,) = kvcap.answer(results).together.policies
+    assert (row.dropped_requests, row.hit_blocks) == (1, 2)
+
+
 @given(requests=prefix_forests().filter(bool), capacity=st.integers(1, 9))
 def test_one_computed_token_limits_hits_after_depths_everywhere(
     requests: list[list[int]], capacity: int
@@ -230,9 +236,9 @@ def test_chunks_that_blocks_do_not_make_are_refused() -> None:
 
 
 def test_an_engine_sets_options_and_each_can_be_overridden() -> None:
-    assert kvcap.engine_options("vllm").reserve_blocks == 1
+    assert kvcap.engine_options("vllm").reserve_blocks == 0
     options = kvcap.engine_options("vllm", reserve_blocks=8, output_blocks=False)
-    assert (options.engine, options.partial_block, options.oversize) == ("vllm", "drop", "drop")
+    assert (options.engine, options.partial_block, options.policies) == ("vllm", "drop", ("vllm-lru",))
     assert (options.reserve_blocks, options.output_blocks) == (8, False)
     assert kvcap.engine_options("mooncake").capacity_factor == Fraction("0.875")
     assert kvcap.engine_options("lmcache").chunk_tokens == 256
@@ -254,7 +260,7 @@ def test_engines_cut_token_traces_into_their_own_blocks() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"policies": ("mru",)}, "policy is 'mru', expected one of lru, fifo, optimal, sglang-lru"),
+        ({"policies": ("mru",)}, "policy is 'mru', expected one of lru, fifo, optimal, vllm-lru, sglang-lru"),
         ({"policies": ("lru",), "capacity_factor": Fraction(3, 2)}, "capacity factor is 3/2, expected"),
         ({"reserve_blocks": 1}, "expected policies with them"),
         ({"request_hits": True}, "expected policies with them"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import chained, lru_hits
-from oracles_policies import fifo_hits, optimal_hits, radix_tree_hits
+from oracles_policies import block_queue_hits, fifo_hits, optimal_hits, radix_tree_hits
 from policy_cases import prompts, scanned
 
 from kvcap.replay.options import POLICIES
@@ -22,6 +22,8 @@ def expected_hits(policy, trace, limits, held, capacity):
     """Return hits with at most ``limits`` blocks of each prompt looked up."""
     if policy == "sglang-lru":
         return radix_tree_hits(trace, limits, held, capacity)
+    if policy == "vllm-lru":
+        return block_queue_hits(trace, limits, held, capacity)
     if policy == "lru":
         found = lru_hits(chained(trace), capacity, "tail-first")
     else:
@@ -40,7 +42,7 @@ def simulated(trace, limits, held, policies, *, factor=Fraction(1), reserve=0, o
     }
 
 
-@pytest.mark.parametrize("policy", ["lru", "fifo", "sglang-lru"])
+@pytest.mark.parametrize("policy", ["lru", "fifo", "vllm-lru", "sglang-lru"])
 @given(trace=prompts(), data=st.data())
 def test_every_policy_finds_at_most_what_a_request_looks_up(policy, trace, data):
     limits = [data.draw(st.integers(0, len(prompt))) for prompt in trace]

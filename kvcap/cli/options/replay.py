@@ -90,8 +90,8 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--policies",
         metavar="LIST",
-        help="also simulate these at every capacity: comma list of lru, fifo, optimal and sglang-lru "
-        "(default: none; with --engine its own)",
+        help="also simulate these at every capacity: comma list of lru, fifo, optimal, vllm-lru and "
+        "sglang-lru (default: none; with --engine its own)",
     )
     group.add_argument(
         "--engine",
