@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from fractions import Fraction
-from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from kvcap.analysis.curves import curves_by_pool
 from kvcap.analysis.policy_answer import FifoFall, Headroom, PolicyRow, fifo_falls, headroom, policy_rows
-from kvcap.kernels.curve import hits_at, smallest_capacity
 from kvcap.queries import ResolvedCapacity, largest_capacity, resolve_capacities
 
 if TYPE_CHECKING:
-    from kvcap.kernels.curve import Curve
     from kvcap.queries import Results, RunInfo
 
 SHARE_PERCENTS: Final = (50.0, 90.0, 95.0, 99.0)
@@ -134,7 +127,14 @@ def answer(results: Results, capacities: str | None = None, *, omit_underfilled:
     largest = largest_capacity(run)
     totals = {row["pool"]: _totals(row) for row in results.query("totals").to_pylist()}
     percentiles = _percentiles(results)
-    curves = curves_by_pool(results)
+    required = {pool: samples for (pool, sample), samples in percentiles.items() if sample == "samples"}
+    headlines = {
+        blocks
+        for samples in required.values()
+        if (blocks := samples.required_blocks.get(HEADLINE_PERCENT)) is not None
+    }
+    rows = _capacity_rows(results, [*(c.blocks for c in wanted), largest.blocks, *headlines])
+    shares = _share_rows(results)
     simulated = policy_rows(results, omit_underfilled=omit_underfilled)
     answers = {}
     for pool, pool_totals in totals.items():
@@ -142,17 +142,15 @@ def answer(results: Results, capacities: str | None = None, *, omit_underfilled:
         samples = percentiles.get((pool, "samples"), empty)
         p99 = samples.required_blocks.get(HEADLINE_PERCENT)
         policies = simulated.get(pool, ())
-        at_p99 = [] if p99 is None else [ResolvedCapacity("p99", p99, _in_bytes(p99, run))]
-        curve = curves[pool]
-        rows = _capacity_rows(curve, [*wanted, largest, *at_p99], pool_totals)
+        at_p99 = None if p99 is None else ResolvedCapacity("p99", p99, _in_bytes(p99, run))
         answers[pool] = PoolAnswer(
             pool=pool,
             totals=pool_totals,
-            capacities=rows[: len(wanted) + 1],
-            shares=_share_rows(curve, pool_totals, run),
+            capacities=tuple(_row(c, rows[pool, c.blocks]) for c in (*wanted, largest)),
+            shares=tuple(shares[pool]),
             samples=samples,
             reusing=percentiles.get((pool, "reusing"), empty),
-            headline=rows[-1] if at_p99 else None,
+            headline=None if at_p99 is None else _row(at_p99, rows[pool, at_p99.blocks]),
             policies=policies,
             headroom=headroom(policies),
             fifo_falls=fifo_falls(policies),
@@ -169,38 +167,22 @@ def _totals(row: dict[str, Any]) -> Totals:
     return Totals(**{**values, "mean_input_tokens": values["mean_input_tokens"] or 0.0})
 
 
-def _capacity_rows(
-    curve: Curve, capacities: list[ResolvedCapacity], totals: Totals
-) -> tuple[CapacityRow, ...]:
-    blocks, tokens = hits_at(curve, np.array([capacity.blocks for capacity in capacities], np.int64))
-    return tuple(
-        CapacityRow(
-            label=capacity.label,
-            capacity_blocks=capacity.blocks,
-            capacity_bytes=capacity.size_bytes,
-            hit_blocks=hit_blocks,
-            hit_tokens=hit_tokens,
-            block_hit_rate=_rate(hit_blocks, totals.blocks),
-            reuse_hit_rate=_rate(hit_blocks, totals.ceiling_blocks),
-            prefix_hit_rate=_rate(hit_blocks, totals.blocks),
-            token_hit_rate=_rate(hit_tokens, totals.input_tokens),
-        )
-        for capacity, hit_blocks, hit_tokens in zip(capacities, blocks.tolist(), tokens.tolist(), strict=True)
-    )
+def _capacity_rows(results: Results, blocks: list[int]) -> dict[tuple[str | None, int], dict[str, Any]]:
+    table = results.query("hit_rate_curve", capacities_blocks=sorted(set(blocks)))
+    return {(row["pool"], row["capacity_blocks"]): row for row in table.to_pylist()}
 
 
-def _rate(hits: int, asked: int) -> float | None:
-    return hits / asked if asked else None
+def _row(capacity: ResolvedCapacity, values: dict[str, Any]) -> CapacityRow:
+    rest = {key: value for key, value in values.items() if key not in ("pool", "capacity_blocks")}
+    return CapacityRow(capacity.label, capacity.blocks, capacity.size_bytes, **rest)
 
 
-def _share_rows(curve: Curve, totals: Totals, run: RunInfo) -> tuple[ShareRow, ...]:
-    rows = []
-    for percent in SHARE_PERCENTS:
-        capacity = smallest_capacity(curve, ceil(totals.ceiling_blocks * Fraction(percent) / 100))
-        assert capacity is not None
-        hit_blocks, _ = hits_at(curve, np.array([capacity]))
-        rows.append(ShareRow(percent, capacity, _in_bytes(capacity, run), int(hit_blocks[0])))
-    return tuple(rows)
+def _share_rows(results: Results) -> dict[str | None, list[ShareRow]]:
+    shares: dict[str | None, list[ShareRow]] = defaultdict(list)
+    for row in results.query("capacity_for_hit_rate", percents=list(SHARE_PERCENTS)).to_pylist():
+        pool = row.pop("pool")
+        shares[pool].append(ShareRow(**row))
+    return shares
 
 
 def _percentiles(results: Results) -> dict[tuple[str | None, str], CapacityPercentiles]:
