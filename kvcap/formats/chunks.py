@@ -14,6 +14,7 @@ from kvcap.formats.sources import Source, open_stream, read_exactly
 
 FIRST_CHUNK_BYTES: Final = 1 << 20
 CHUNK_BYTES: Final = 4 << 20
+PIECE_BYTES: Final = 1 << 18
 MAX_LINE_BYTES: Final = 1 << 30
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -59,31 +60,30 @@ def read_chunks(source: Source) -> Iterator[Chunk | CsvChunk]:
         If a line is longer than 1 GiB.
     """
     with open_stream(source) as stream:
-        data = read_exactly(stream, FIRST_CHUNK_BYTES)
-        at_end = len(data) < FIRST_CHUNK_BYTES
-        data = data.removeprefix(_BOM)
+        first = read_exactly(stream, FIRST_CHUNK_BYTES)
+        data = first.removeprefix(_BOM)
         if _begins_document(data):
-            whole, _ = _until(stream, data, None, source.name, 1)
+            whole = _whole(stream, data, source.name)
             yield Chunk(source.name, 1, whole + b"\n", is_document=True)
             return
         delimiter = delimiter_of(data)
         if delimiter is not None:
             yield from read_csv_chunks(source.name, stream, data, delimiter)
             return
-        line, carry = 1, b""
-        while data or carry:
-            if not at_end and b"\n" not in data:
-                data, at_end = _until(stream, data, b"\n", source.name, line)
-            end = len(data) if at_end else data.rfind(b"\n") + 1
-            complete = b"".join(
-                (carry, memoryview(data)[:end], b"" if data.endswith(b"\n", 0, end) else b"\n")
-            )
-            yield Chunk(source.name, line, complete)
+        line, pieces, at_end = 1, [data], len(first) < FIRST_CHUNK_BYTES
+        while True:
+            beyond = b""
+            if not at_end:
+                beyond, at_end = _complete_line(stream, pieces, source.name, line)
+            # Joining frees the interpreter lock; a slice of a chunk's size would hold it.
+            complete = b"".join(pieces)
+            if complete:
+                yield Chunk(source.name, line, complete if complete.endswith(b"\n") else complete + b"\n")
             if at_end:
                 return
             line += count_lines(complete)
-            carry, data = data[end:], read_exactly(stream, CHUNK_BYTES)
-            at_end = len(data) < CHUNK_BYTES
+            pieces = [beyond, read_exactly(stream, CHUNK_BYTES)]
+            at_end = len(pieces[-1]) < CHUNK_BYTES
 
 
 def count_lines(data: bytes) -> int:
@@ -91,20 +91,35 @@ def count_lines(data: bytes) -> int:
     return int(np.count_nonzero(np.frombuffer(data, dtype=np.uint8) == 10))
 
 
-def _until(stream: IO[bytes], data: bytes, wanted: bytes | None, name: str, line: int) -> tuple[bytes, bool]:
-    """Read on until ``wanted`` has come, or to the end; say whether that is reached."""
-    parts = [data]
-    size = len(data)
-    while True:
-        part = read_exactly(stream, CHUNK_BYTES)
-        parts.append(part)
-        size += len(part)
-        if size > MAX_LINE_BYTES:
-            raise RecordError(
-                name, line, "", f"is longer than {MAX_LINE_BYTES:,} bytes, expected shorter lines"
-            )
-        if len(part) < CHUNK_BYTES or (wanted is not None and wanted in part):
-            return b"".join(parts), len(part) < CHUNK_BYTES
+def _complete_line(stream: IO[bytes], pieces: list[bytes], name: str, line: int) -> tuple[bytes, bool]:
+    """Add what is missing of the last line; return what was read beyond it, and whether that is all."""
+    size = sum(map(len, pieces))
+    while size <= MAX_LINE_BYTES:
+        piece = read_exactly(stream, PIECE_BYTES)
+        end = piece.rfind(b"\n") + 1
+        if len(piece) < PIECE_BYTES:
+            pieces.append(piece)
+            return b"", True
+        if end:
+            pieces.append(piece[:end])
+            return piece[end:], False
+        pieces.append(piece)
+        size += len(piece)
+    raise _too_long(name, line + sum(piece.count(b"\n") for piece in pieces))
+
+
+def _whole(stream: IO[bytes], data: bytes, name: str) -> bytes:
+    """Return all of a stream that began with ``data``."""
+    pieces = [data]
+    while piece := read_exactly(stream, CHUNK_BYTES):
+        pieces.append(piece)
+        if len(pieces) * CHUNK_BYTES > MAX_LINE_BYTES:
+            raise _too_long(name, 1)
+    return b"".join(pieces)
+
+
+def _too_long(name: str, line: int) -> RecordError:
+    return RecordError(name, line, "", f"is longer than {MAX_LINE_BYTES:,} bytes, expected shorter lines")
 
 
 def _begins_document(data: bytes) -> bool:

@@ -49,10 +49,10 @@ def read_chunk(
         _read_decoded(chunk.path, chunk.records(), chunk.values, dialect, columns, outcomes)
         return outcomes
     if compiled and dialect.decode is None and dialect.kind != "request_json" and not chunk.is_document:
-        for line, text, record, values in _cut_records(chunk):
+        for line, begin, end, record, values in _cut_records(chunk):
             if record is not None and _read_record(record, values, dialect, columns, line, outcomes) is None:
                 continue
-            _read_line(text, dialect, columns, line, chunk.path, outcomes)
+            _read_line(chunk.data[begin:end], dialect, columns, line, chunk.path, outcomes)
         return outcomes
     if chunk.is_document:
         _read_decoded(chunk.path, _document_records(chunk), PLAIN_VALUES, dialect, columns, outcomes)
@@ -162,8 +162,8 @@ def _document_records(chunk: Chunk) -> Iterator[tuple[int, Any]]:
         yield 1, document
 
 
-def _cut_records(chunk: Chunk) -> Iterator[tuple[int, bytes, Any, Values]]:
-    """Yield line number, line, record and values; the record is None where the line needs another look."""
+def _cut_records(chunk: Chunk) -> Iterator[tuple[int, int, int, Any, Values]]:
+    """Yield line number, begin, end, record and values; the record is None where a line needs another look."""
     from kvcap.kernels.json_arrays import find_integer_arrays
 
     data = chunk.data
@@ -189,4 +189,4 @@ def _cut_records(chunk: Chunk) -> Iterator[tuple[int, bytes, Any, Values]]:
             record = None if bad else orjson.loads(rest)
         except orjson.JSONDecodeError:
             record = None
-        yield chunk.first_line + index, data[begin : end - 1], record, values
+        yield chunk.first_line + index, begin, end - 1, record, values

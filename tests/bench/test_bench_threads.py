@@ -1,6 +1,6 @@
 """Two cores against one: the main job from one plain file and from eight compressed ones.
 
-``pytest -m bench tests/bench/test_bench_threads.py -s`` prints the ratios of medians; runs are interleaved.
+``pytest -m bench tests/bench/test_bench_threads.py -s`` prints medians; runs are interleaved.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 N_FILES = 8
-RUNS = 5
+RUNS = 7
 MAX_RATIO = 0.65
 
 
@@ -68,5 +68,7 @@ def test_two_threads_take_at_most_two_thirds_of_the_time(logs: dict[str, list[Pa
         seconds(logs[form], threads)
     rounds = [(seconds(logs[form], 1), seconds(logs[form], 2)) for _ in range(RUNS)]
     one, two = (statistics.median(column) for column in zip(*rounds, strict=True))
-    print(f"\n{form}: {one:.2f} s with one thread, {two:.2f} s with two, ratio {two / one:.2f}")
-    assert two <= MAX_RATIO * one
+    # The two runs of a round share what the rest of the machine does meanwhile.
+    ratio = statistics.median(two / one for one, two in rounds)
+    print(f"\n{form}: {one:.2f} s with one thread, {two:.2f} s with two, ratio {ratio:.2f}")
+    assert ratio <= MAX_RATIO

@@ -218,3 +218,25 @@ def test_no_input_is_a_wrong_use() -> None:
     with pytest.raises(UsageError, match="no input given"):
         open_trace([], ReadOptions())
     assert sources.STDIN == "-"
+
+
+@pytest.mark.parametrize("padding", range(16))
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_lines_are_whole_wherever_reading_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, padding: int, end: str
+) -> None:
+    for name, n_bytes in [("FIRST_CHUNK_BYTES", 16), ("CHUNK_BYTES", 8), ("PIECE_BYTES", 3)]:
+        monkeypatch.setattr(f"kvcap.formats.chunks.{name}", n_bytes)
+    lines = [f'{{"tokens": [{n}]}}' for n in range(9)]
+    text = "\n".join(lines)[:-1] + " " * padding + "}"
+    path = tmp_path / "t.jsonl"
+    path.write_text(text + end)
+    assert read_log(path)[0]["token_ids"].to_pylist() == [[n] for n in range(9)]
+
+
+def test_a_line_beyond_the_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, n_bytes in [("FIRST_CHUNK_BYTES", 32), ("PIECE_BYTES", 8), ("MAX_LINE_BYTES", 64)]:
+        monkeypatch.setattr(f"kvcap.formats.chunks.{name}", n_bytes)
+    path = write_log(tmp_path / "t.jsonl", "[1]", "[2]", json.dumps(list(range(100))))
+    with pytest.raises(RecordError, match=r"t\.jsonl:3: is longer than 64 bytes"):
+        read_log(path)

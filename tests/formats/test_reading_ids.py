@@ -315,6 +315,7 @@ def test_large_logs_are_read_by_threads_in_order(
     monkeypatch.setattr(log_trace, "PLAIN_BYTES", 0)
     monkeypatch.setattr("kvcap.formats.chunks.FIRST_CHUNK_BYTES", 1 << 10)
     monkeypatch.setattr("kvcap.formats.chunks.CHUNK_BYTES", 1 << 10)
+    monkeypatch.setattr("kvcap.formats.chunks.PIECE_BYTES", 1 << 8)
     lines = [json.dumps({"tokens": list(range(i % 300)), "i": i}) for i in range(2000)]
     table, _ = read_log(write_log(tmp_path / "t.jsonl", *lines), threads=threads, keep=("i",))
     assert table["i"].to_pylist() == list(range(2000))
