@@ -21,7 +21,7 @@ from kvcap.kernels.arrays import Int64Array
 from kvcap.parquet_io import BufferSink
 from kvcap.replay.job import RunCounts, counted, lru_tables, options_of_blocks
 from kvcap.replay.sizing import max_capacity_blocks
-from kvcap.replay.stream import stream
+from kvcap.replay.stream import keyed_batches, stream
 from kvcap.schema import TraceKind
 
 
@@ -159,7 +159,8 @@ def replay_pool(job: FleetJob, facts: FleetFacts, pool: PoolPlan, *pieces: pa.Bu
     if job.reading.sort_by_time and len(pieces) > 1:
         batches = sorted_by_time(batches, facts.schema)
     ids = np.sort(np.concatenate(pool.request_ids))
-    streamed = stream(batches, facts.schema, _keyer(job, facts), partial(max_capacity_blocks, job.options))
+    keyed = keyed_batches(batches, _keyer(job, facts))
+    streamed = stream(keyed, facts.schema, partial(max_capacity_blocks, job.options))
     streamed, counts = counted(streamed, job.options)
     if facts.keyed_coarsen is not None:
         counts = replace(counts, coarsen=facts.keyed_coarsen)

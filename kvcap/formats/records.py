@@ -163,7 +163,7 @@ def _document_records(chunk: Chunk) -> Iterator[tuple[int, Any]]:
 
 
 def _cut_records(chunk: Chunk) -> Iterator[tuple[int, int, int, Any, Values]]:
-    """Yield line number, begin, end, record and values; the record is None where a line needs another look."""
+    """Yield line number, begin, end, record and values; no record where a line needs another look."""
     from kvcap.kernels.json_arrays import find_integer_arrays
 
     data = chunk.data

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kvcap._version import __version__
-from kvcap.blocks import DEFAULT_PARTIAL_BLOCK, UNKNOWN_TOKENS, BlockKeyer, BlockOptions
+from kvcap.blocks import DEFAULT_PARTIAL_BLOCK, UNKNOWN_TOKENS, BlockKeyer, BlockOptions, KeyedRequests
 from kvcap.errors import EmptyTraceError, TraceError, UsageError
 from kvcap.formats.parallel import ahead, default_threads
 from kvcap.kernels._jit import kernel_threads
@@ -25,7 +25,7 @@ from kvcap.queries import ReadAccount, Results, Rules, RunInfo, resolve_capaciti
 from kvcap.replay.options import ReplayOptions
 from kvcap.replay.policies import lookup_limits, policy_tables
 from kvcap.replay.sizing import bytes_per_token, decimal_text, max_capacity_blocks
-from kvcap.replay.stream import StreamedTrace, stream
+from kvcap.replay.stream import StreamedTrace, keyed_batches, stream
 from kvcap.replay.tables import curve_table, requests_table, reuse_runs_table
 
 if TYPE_CHECKING:
@@ -85,14 +85,9 @@ def _replayed(
     """Return the metadata and the tables of a replay."""
     threads = threads or default_threads()
     # An error leaves this frame in a traceback: threads must not wait for the collector to be stopped.
-    with closing(_observed(trace, directory, progress, pool_column, threads)) as batches:
-        streamed = stream(
-            batches,
-            trace.schema,
-            block_keyer(trace, options),
-            partial(max_capacity_blocks, options),
-            threads,
-        )
+    keyer = block_keyer(trace, options)
+    with closing(_observed(trace, keyer, directory, progress, pool_column, threads)) as batches:
+        streamed = stream(batches, trace.schema, partial(max_capacity_blocks, options), threads)
     if streamed.blocks.size == 0:
         raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
     streamed, counts = counted(streamed, options)
@@ -159,20 +154,21 @@ def options_of_blocks(options: ReplayOptions) -> BlockOptions:
 
 def _observed(
     trace: Trace,
+    keyer: BlockKeyer,
     directory: ResultsDirectory | None,
     progress: Callable[[int], None] | None,
     pool_column: str | None,
     threads: int,
-) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the batches of a trace, keeping and counting them on the way."""
+) -> Generator[tuple[pa.RecordBatch, KeyedRequests], None, None]:
+    """Yield the batches of a trace and their keys, keeping and counting them on the way."""
     n_requests = 0
-    with closing(ahead(trace.batches(), threads)) as batches:
-        for batch in batches:
+    with closing(ahead(keyed_batches(trace.batches(), keyer), threads)) as batches:
+        for batch, keyed in batches:
             if pool_column is not None:
                 _check_pools(batch, pool_column, trace.report)
             if directory is not None:
                 directory.write_trace(batch)
-            yield batch
+            yield batch, keyed
             n_requests += batch.num_rows
             if progress is not None:
                 progress(n_requests)

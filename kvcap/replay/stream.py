@@ -17,7 +17,7 @@ from kvcap.kernels.run_tables import WeightedRuns, split_by_weight
 from kvcap.schema import PAYLOAD_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 
 _PAYLOAD_NAMES = frozenset(column.name for columns in PAYLOAD_COLUMNS.values() for column in columns)
@@ -72,10 +72,18 @@ class StreamedTrace:
     forgotten_blocks: int = 0
 
 
+def keyed_batches(
+    batches: Iterable[pa.RecordBatch], keyer: BlockKeyer
+) -> Iterator[tuple[pa.RecordBatch, KeyedRequests]]:
+    """Yield the batches that hold requests, and their block keys."""
+    for batch in batches:
+        if batch.num_rows:
+            yield batch, keyer.key(batch)
+
+
 def stream(
-    batches: Iterable[pa.RecordBatch],
+    batches: Iterable[tuple[pa.RecordBatch, KeyedRequests]],
     schema: pa.Schema,
-    keyer: BlockKeyer,
     max_depth_at: Callable[[int], int | None] | None = None,
     threads: int = 1,
 ) -> StreamedTrace:
@@ -84,11 +92,9 @@ def stream(
     Parameters
     ----------
     batches
-        Requests in replay order, of ``schema``.
+        Requests in replay order, of ``schema``, and their block keys; see :func:`keyed_batches`.
     schema
         Schema of the trace.
-    keyer
-        Turns them into block keys.
     max_depth_at
         Returns the depth from which blocks may be forgotten, from the block size.
     threads
@@ -103,16 +109,13 @@ def stream(
     block_size = coarsen = 0
     first_id = 0
     with ThreadPoolExecutor(threads, thread_name_prefix="kvcap-replay") as executor:
-        for batch in batches:
-            if batch.num_rows == 0:
-                continue
-            keyed = keyer.key(batch)
+        for batch, keyed in batches:
             block_size, coarsen = keyed.block_size, keyed.coarsen
             if max_depth_at is not None and max_depth is None:
                 max_depth = max_depth_at(block_size)
-            parts = _by_pool(keyed, batch.column("pool"), first_id, pools, max_depth)
+            parts = list(_by_pool(keyed, batch.column("pool"), first_id, pools, max_depth))
             # Kernels run without the interpreter lock.
-            runs.extend(executor.map(_replay_part, parts) if threads > 1 else map(_replay_part, parts))
+            runs.extend(map(_replay_part, parts) if len(parts) == 1 else executor.map(_replay_part, parts))
             columns.append(batch.select(names))
             counts.append(
                 np.stack(

@@ -26,7 +26,7 @@ from kvcap.replay import ReplayOptions
 from kvcap.replay.job import block_keyer, source_paths
 from kvcap.replay.policies import lookup_limits
 from kvcap.replay.sizing import bytes_per_token
-from kvcap.replay.stream import StreamedTrace
+from kvcap.replay.stream import StreamedTrace, keyed_batches
 from kvcap.replay.stream import stream as replay_stream
 from kvcap.units import parse_capacity
 
@@ -180,7 +180,7 @@ def _streamed(
     if trace.kind == "request_json":
         raise UsageError("this log holds text: run `kvcap tokenize` first")
     with closing(_one_stream(trace, progress, threads or default_threads())) as batches:
-        return replay_stream(batches, trace.schema, block_keyer(trace, options))
+        return replay_stream(keyed_batches(batches, block_keyer(trace, options)), trace.schema)
 
 
 def _one_stream(
