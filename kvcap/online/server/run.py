@@ -7,7 +7,7 @@ import contextlib
 import signal
 import socket
 import sys
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from typing import Any, Final
 
 import uvicorn
@@ -51,7 +51,7 @@ def serve(options: ServeOptions) -> int:
         )
         host, port = listener.getsockname()[:2]
         greeting = f"kvcap: {_restored(service)}listening on http://{host}:{port}"
-        asyncio.run(_run(_Server(config, greeting), listener))
+        _run_on_fastest_loop(_run(_Server(config, greeting), listener))
     finally:
         listener.close()
     if service.broken is not None:
@@ -76,6 +76,16 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Generator[None, None, None]:
         """Leave signals to the event loop."""
         yield
+
+
+def _run_on_fastest_loop(main: Coroutine[Any, Any, None]) -> None:
+    """Run on uvloop, which takes twice the requests a second; it does not exist for Windows."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
 
 
 async def _run(server: uvicorn.Server, listener: socket.socket) -> None:
