@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from kvcap.kernels._jit import jit
+from kvcap.kernels.copying import copy_to
 
 _ROOT: Final = np.uint64(0x243F6A8885A308D3)
 _MIX_1: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -58,10 +59,10 @@ def gather_full_blocks(tokens, token_offsets, block_size):
     for r in range(n_requests):
         tail_start = token_offsets[r + 1] - tail_lengths[r]
         whole = tail_start - token_offsets[r]
-        full[used : used + whole] = tokens[token_offsets[r] : tail_start]
+        copy_to(full[used : used + whole], tokens[token_offsets[r] : tail_start])
         used += whole
         first = r * block_size
-        tails[first : first + tail_lengths[r]] = tokens[tail_start : token_offsets[r + 1]]
+        copy_to(tails[first : first + tail_lengths[r]], tokens[tail_start : token_offsets[r + 1]])
     return full, tails, tail_lengths
 
 
@@ -84,7 +85,7 @@ def interleave_tails(full_hashes, tail_hashes, tail_lengths, full_offsets):
     for r in range(n_requests):
         end = offsets[r]
         n_full = full_offsets[r + 1] - full_offsets[r]
-        contents[end : end + n_full] = full_hashes[full_offsets[r] : full_offsets[r + 1]]
+        copy_to(contents[end : end + n_full], full_hashes[full_offsets[r] : full_offsets[r + 1]])
         end += n_full
         if tail_lengths[r] > 0:
             contents[end] = (tail_hashes[r] ^ _TAIL_SALT) + np.uint64(tail_lengths[r]) * _MIX_3
@@ -105,7 +106,8 @@ def take_requests(values, offsets, chosen):
         taken_offsets[i + 1] = taken_offsets[i] + offsets[chosen[i] + 1] - offsets[chosen[i]]
     taken = np.empty(taken_offsets[-1], values.dtype)
     for i in range(chosen.size):
-        taken[taken_offsets[i] : taken_offsets[i + 1]] = values[offsets[chosen[i]] : offsets[chosen[i] + 1]]
+        own = values[offsets[chosen[i]] : offsets[chosen[i] + 1]]
+        copy_to(taken[taken_offsets[i] : taken_offsets[i + 1]], own)
     return taken, taken_offsets
 
 
@@ -146,7 +148,8 @@ def drop_last_blocks(block_keys, request_offsets, dropped):
     keys = np.empty(offsets[-1], block_keys.dtype)
     for r in range(n_requests):
         kept = offsets[r + 1] - offsets[r]
-        keys[offsets[r] : offsets[r + 1]] = block_keys[request_offsets[r] : request_offsets[r] + kept]
+        own = block_keys[request_offsets[r] : request_offsets[r] + kept]
+        copy_to(keys[offsets[r] : offsets[r + 1]], own)
     return keys, offsets
 
 
@@ -161,6 +164,6 @@ def append_to_requests(values, offsets, more, more_offsets):
     for r in range(offsets.size - 1):
         start = joined_offsets[r]
         middle = start + offsets[r + 1] - offsets[r]
-        joined[start:middle] = values[offsets[r] : offsets[r + 1]]
-        joined[middle : joined_offsets[r + 1]] = more[more_offsets[r] : more_offsets[r + 1]]
+        copy_to(joined[start:middle], values[offsets[r] : offsets[r + 1]])
+        copy_to(joined[middle : joined_offsets[r + 1]], more[more_offsets[r] : more_offsets[r + 1]])
     return joined, joined_offsets

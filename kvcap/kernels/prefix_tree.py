@@ -14,6 +14,7 @@ import numpy as np
 
 from kvcap.kernels._jit import jit
 from kvcap.kernels.arrays import Int64Array, UInt64Array
+from kvcap.kernels.copying import copy_to
 
 START, LENGTH, CHILDREN, TOUCHER, PARENT = range(5)
 """Columns of a node."""
@@ -197,7 +198,7 @@ def copy_live_spans(nodes, n_nodes, arena, target):
         length = nodes[node, LENGTH]
         if length > 0:
             start = nodes[node, START]
-            target[used : used + length] = arena[start : start + length]
+            copy_to(target[used : used + length], arena[start : start + length])
             nodes[node, START] = used
             used += length
     return used

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from kvcap.kernels._jit import is_compiled, jit
 from kvcap.kernels.arrays import Int64Array, UInt64Array
+from kvcap.kernels.copying import with_room
 from kvcap.kernels.fenwick import fenwick_add, fenwick_prefix
 from kvcap.kernels.prefix_tree import (
     ARENA_USED,
@@ -71,20 +72,11 @@ class ReuseRuns(NamedTuple):
 
 
 @jit
-def _grown(runs, n_runs):
-    if n_runs < runs.shape[0]:
-        return runs
-    larger = np.empty((2 * runs.shape[0], runs.shape[1]), np.int64)
-    larger[:n_runs] = runs[:n_runs]
-    return larger
-
-
-@jit
 def _touch_path(state, runs, n_runs, own, length, slot, table_bits):
     """Append one request's runs to ``runs`` and make its whole path its own; return both."""
     nodes, arena, counters = state.nodes, state.arena, state.counters
     first_run = n_runs
-    position, above, source = 0, -1, -1
+    position, above, source = 0, np.int64(-1), -1
     while position < length:
         key = arena[own + position]
         place = find_place(key, state.table_keys, state.table_nodes, table_bits)
@@ -96,7 +88,7 @@ def _touch_path(state, runs, n_runs, own, length, slot, table_bits):
         matched = matched_length(arena, nodes[node, START], own + position, longest)
         if nodes[node, TOUCHER] != source:
             source = nodes[node, TOUCHER]
-            runs = _grown(runs, n_runs)
+            runs = with_room(runs, n_runs)
             above_blocks = counters[LIVE_BLOCKS] - fenwick_prefix(state.tree, source)
             runs[n_runs, 0] = counters[N_REQUESTS]
             runs[n_runs, 1] = source
@@ -134,7 +126,8 @@ def _scan(state, first_key, request_offsets, runs, table_bits, max_depth):
     What may be forgotten is forgotten between requests, so that chunks make no difference.
     """
     counters = state.counters
-    n_runs = 0
+    # A literal would be a type of its own, and _touch_path would be compiled twice.
+    n_runs = np.int64(0)
     for r in range(request_offsets.size - 1):
         _forget(state, max_depth, table_bits)
         length = request_offsets[r + 1] - request_offsets[r]

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from kvcap.kernels._jit import jit
 from kvcap.kernels.arrays import Int64Array
+from kvcap.kernels.copying import with_room
 from kvcap.kernels.reuse_runs import ReuseRuns
 
 
@@ -53,7 +54,7 @@ def _explicit_end(first, block, end, block_tokens):
 def _split(request, first_block, blocks, request_offsets, covered_tokens, block_size, block_tokens):
     """Return, for each piece of equal weight: its run, first block, blocks and tokens per block."""
     pieces = np.empty((request.size + 64, 4), np.int64)
-    n = 0
+    n = np.int64(0)
     for run in range(request.size):
         r = request[run]
         block = first_block[run]
@@ -66,10 +67,7 @@ def _split(request, first_block, blocks, request_offsets, covered_tokens, block_
             else:
                 stop = _uniform_end(block, end, covered_tokens[r], block_size)
                 weight = _weight_of_block(block, covered_tokens[r], block_size)
-            if n == pieces.shape[0]:
-                larger = np.empty((2 * n, 4), np.int64)
-                larger[:n] = pieces
-                pieces = larger
+            pieces = with_room(pieces, n)
             pieces[n, 0] = run
             pieces[n, 1] = block
             pieces[n, 2] = stop - block
