@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,11 @@ def read_log(paths: str | Path | Sequence[str | Path], **options: Any) -> tuple[
     if options.get("max_requests") is None:
         assert report.records == report.requests + sum(report.skipped.values()) + report.bad_records
     return table, report
+
+
+def id_of(name: str) -> int:
+    """Return the number of an id that is a string: 64 bits of its BLAKE2b hash."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
 def write_log(path: Path, *lines: str) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,8 +79,7 @@ def read_file(job: FleetJob, name: str) -> Iterator[FileHead | pa.Buffer]:
     UsageError
         If its format joins records that may stand in different files.
     """
-    reading = replace(job.reading, hash_names=True)
-    trace: Trace = open_trace([name], reading)
+    trace: Trace = open_trace([name], job.reading)
     if trace.kind == "request_json" and job.tokenizing is not None:
         from kvcap.tokenize import tokenize_trace
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +13,7 @@ from kvcap.errors import RecordError
 from kvcap.formats.base import MAX_EXAMPLES, ReadOptions, ReadReport, TimestampUnit
 from kvcap.formats.columns import KeptColumn, list_array
 from kvcap.formats.dialect import Dialect
-from kvcap.formats.rows import FieldError, Ids, Row, Skip, usual_weights
+from kvcap.formats.rows import FieldError, Ids, Row, Skip, number_of_name, usual_weights
 from kvcap.formats.timestamps import to_microseconds
 from kvcap.kernels.json_flags import ABOVE_INT64, NEGATIVE
 from kvcap.schema import BLOCK_TOKENS, HASH_IDS, TIMESTAMP, TOKEN_IDS, TraceKind, trace_schema
@@ -59,7 +58,7 @@ class Assembler:
         self._pool = options.pool or dialect.pool
         self._needs_time = options.sort_by_time or dialect.by_time
         self._sequence = dialect.sequencer(options, report) if dialect.sequencer else None
-        self._interned: dict[str, int] = {}
+        self._numbers: dict[str, int] = {}
         self._id_type: type | None = None
         self._id_flags = 0
         self._block_size: int | None = None
@@ -183,9 +182,11 @@ class Assembler:
         return values
 
     def _number_of(self, name: str) -> int:
-        if self._options.hash_names:
-            return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
-        return self._interned.setdefault(name, len(self._interned))
+        # Not numbered as they appear: logs that are converted apart are replayed together.
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = number_of_name(name)
+        return number
 
     def _id_field(self, row: Row) -> str:
         return "hash_ids" if self.kind == "hash_ids" else "token_ids"

@@ -43,9 +43,6 @@ class ReadOptions:
         Order requests by timestamp, stably, in place of file order.
     threads
         Workers that read and parse; None takes one per core.
-    hash_names
-        Number ids that are strings by a hash of their text, so that logs which are read apart agree; by
-        default they are numbered as they appear.
     """
 
     input_format: str | None = None
@@ -58,7 +55,6 @@ class ReadOptions:
     timestamp_unit: TimestampUnit | None = None
     sort_by_time: bool = False
     threads: int | None = None
-    hash_names: bool = False
 
 
 @dataclass

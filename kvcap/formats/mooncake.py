@@ -41,6 +41,7 @@ from kvcap.formats.rows import (
     Row,
     Skip,
     Values,
+    number_of_name,
     optional_number,
     optional_text,
     show,
@@ -181,7 +182,7 @@ class _Sessions:
         output = before.output_length or 0
         lengths = [size] * (output // size) + ([output % size] if output % size else [])
         pieces = [_weights(before, size), np.array(lengths, dtype=np.uint64), _weights(row, size)]
-        row.ids = self._joined_ids(before.ids, len(lengths), row.ids)
+        row.ids = self._joined_ids(row.session, before.ids, len(lengths), row.ids)
         row.block_tokens = Ids(np.concatenate(pieces))
         row.input_length += before.input_length + output
         self._report.notice(
@@ -198,16 +199,18 @@ class _Sessions:
             )
 
     def _joined_ids(
-        self, before: Ids | list[str] | None, n_outputs: int, own: Ids | list[str] | None
+        self, session: str | None, before: Ids | list[str] | None, n_outputs: int, own: Ids | list[str] | None
     ) -> Ids | list[str]:
         first = self._n_outputs
         self._n_outputs += n_outputs
+        # Named by their session, so that logs which are converted apart have none in common.
+        names = [f"\0output {session} {n}" for n in range(first, self._n_outputs)]
         if isinstance(before, Ids) and isinstance(own, Ids):
-            outputs = np.arange(first, self._n_outputs, dtype=np.uint64) + np.uint64(2**63)
+            outputs = np.array([2**63 | number_of_name(name) for name in names], dtype=np.uint64)
             return Ids(np.concatenate([before.values, outputs, own.values]))
         if isinstance(before, Ids) or isinstance(own, Ids):
             raise FieldError("hash_ids", "changes between integers and strings, expected one of them")
-        return [*(before or []), *(f"\0output {n}" for n in range(first, self._n_outputs)), *(own or [])]
+        return [*(before or []), *names, *(own or [])]
 
 
 def _repeats(before: Row, row: Row) -> bool:

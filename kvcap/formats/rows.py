@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +32,11 @@ class FieldError(Exception):
         super().__init__(f"{field} {reason}".strip())
         self.field = field
         self.reason = reason
+
+
+def number_of_name(name: str) -> int:
+    """Return 64 bits of a hash of an id's text, the same in every log."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
 
 
 @dataclass(slots=True)

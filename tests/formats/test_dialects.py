@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reading import read_log, write_log
+from reading import id_of, read_log, write_log
 from shared_data import shared_path
 
 from kvcap.errors import RecordError, UnknownFormatError, UsageError
@@ -75,13 +75,13 @@ def test_cumulative_sessions_are_whole_prompts_with_derived_times(tmp_path: Path
 
 
 def test_delta_sessions_are_joined_with_all_earlier_inputs_and_outputs(tmp_path: Path) -> None:
-    out = 2**63
+    out = [2**63 | id_of(f"\0output a {n}") for n in range(4)]
     found = rows(log(tmp_path, *DELTA), "timestamp", "input_length", "hash_ids", "block_tokens", block_size=4)
     assert found == [
         (1_000_000, 10, [1, 2, 3], [4, 4, 2]),
         (1_200_000, 4, [1], [4]),
-        (1_050_500, 21, [1, 2, 3, out, out + 1, 7, 8], [4, 4, 2, 4, 2, 4, 1]),
-        (1_051_500, 29, [1, 2, 3, out, out + 1, 7, 8, out + 2, out + 3, 9], [4, 4, 2, 4, 2, 4, 1, 4, 2, 2]),
+        (1_050_500, 21, [1, 2, 3, *out[:2], 7, 8], [4, 4, 2, 4, 2, 4, 1]),
+        (1_051_500, 29, [1, 2, 3, *out[:2], 7, 8, *out[2:], 9], [4, 4, 2, 4, 2, 4, 1, 4, 2, 2]),
     ]
 
 
@@ -112,7 +112,8 @@ def test_delta_sessions_of_string_ids_are_joined_too(tmp_path: Path) -> None:
         session("a", timestamp=0, input_length=4, hash_ids=["x"]),
         session("a", delay=1, group_id=1, input_length=4, hash_ids=["y"]),
     )
-    assert rows(path, "hash_ids", block_size=8) == [([0],), ([0, 1, 2],)]
+    x, output, y = map(id_of, ("x", "\0output a 0", "y"))
+    assert rows(path, "hash_ids", block_size=8) == [([x],), ([x, output, y],)]
 
 
 def test_ids_of_outputs_never_meet_ids_of_the_log(tmp_path: Path) -> None:
@@ -260,8 +261,9 @@ def test_lmcache_lookups_are_pools_of_models(tmp_path: Path) -> None:
         {**base, "model_name": "n", "chunk_hashes": ["0xab12"], "tenant": "t"},
     )
     assert rows(path, "model", "pool", "hash_ids", "input_length", "block_size") == [
-        ("m", "m", [0, 1], 600, 256), ("n", "n", [0], 600, 256),
-    ]  # fmt: skip
+        ("m", "m", [id_of("0xab12"), id_of("0x0a78")], 600, 256),
+        ("n", "n", [id_of("0xab12")], 600, 256),
+    ]
     path = log(tmp_path, *({**base, "model_name": "m", "chunk_hashes": [], "pod": pod} for pod in (1, 2)))
     assert rows(path, "pool", pool="pod") == [("1",), ("2",)]
 
@@ -282,7 +284,7 @@ def test_tair_keys_are_signed_and_writes_do_not_count(tmp_path: Path) -> None:
     assert table["input_length"].to_pylist() == [512]
     assert sum(report.skipped.values()) == 1
     path = log(tmp_path, {"timestamp": 1.0, "input_length": 9, "input_block_hash_ids": ["0a", "0b"]})
-    assert rows(path, "hash_ids", block_size=256) == [([0, 1],)]
+    assert rows(path, "hash_ids", block_size=256) == [([id_of("0a"), id_of("0b")],)]
 
 
 RAG_ROW = {
