@@ -4,6 +4,7 @@
 
     KvcapError
     |- UsageError (ValueError)    a bad argument or a combination that means nothing
+    |  `- OutputExistsError        what would be written is there already
     |- TraceError                 a log that cannot be read as it stands
     |  |- UnknownFormatError      no reader recognizes it
     |  |- RecordError             one record is wrong
@@ -20,6 +21,7 @@ with ``exit_code``; an HTTP service answers with ``http_status``.
 
 from __future__ import annotations
 
+from os import PathLike, fspath
 from typing import Any, ClassVar
 
 
@@ -39,6 +41,19 @@ class UsageError(KvcapError, ValueError):
 
     exit_code = 2
     http_status = 400
+
+
+class OutputExistsError(UsageError):
+    """What would be written is there already, and is not to be overwritten.
+
+    Parameters
+    ----------
+    path
+        The file or directory.
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        super().__init__(f"{fspath(path)} exists; give --force to overwrite it")
 
 
 class TraceError(KvcapError):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kvcap.errors import UsageError
+from kvcap.errors import OutputExistsError, UsageError
 from kvcap.schema import PROVENANCE_KEY
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def check_new(path: str | PathLike[str], *, force: bool) -> None:
     if Path(path).is_dir():
         raise UsageError(f"{path} is a directory, expected a file to write")
     if not force and Path(path).exists():
-        raise UsageError(f"{path} exists, expected a new file (--force overwrites it)")
+        raise OutputExistsError(path)
 
 
 def _writer(where: Any, schema: pa.Schema, encodings: Mapping[str, Encoding]) -> pq.ParquetWriter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -107,6 +108,9 @@ def run_process() -> int:
     walk them over and over, and once more at exit: a fifth of the time that a small replay takes.
     """
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name that the terminal's encoding lacks is no reason to show nothing.
+        sys.stdout.reconfigure(errors="backslashreplace")
     code = main()
     gc.freeze()
     return code

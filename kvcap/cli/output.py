@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from kvcap.errors import UsageError
+from kvcap.errors import OutputExistsError
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def text_output(path: str | None, *, force: bool) -> Iterator[TextIO]:
             yield stream
         return
     if target.exists() and not force:
-        raise UsageError(f"{path} exists; give --force to overwrite it")
+        raise OutputExistsError(path)
     handle, partial = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import duckdb
 
-from kvcap.errors import QueryError, UsageError
+from kvcap.errors import OutputExistsError, QueryError
 from kvcap.queries.library import list_queries, setup_sql
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def write_database(results: Results, path: str | PathLike[str], *, force: bool =
     """
     target = Path(path)
     if target.exists() and not force:
-        raise UsageError(f"{path} exists; give --force to overwrite it")
+        raise OutputExistsError(path)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
         partial = Path(folder) / target.name
         try:

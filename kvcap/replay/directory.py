@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvcap.errors import UsageError
+from kvcap.errors import OutputExistsError, UsageError
 from kvcap.parquet_io import ParquetSink, write_table
 from kvcap.queries import Results, RunInfo, open_results
 from kvcap.queries.results import RUN_FILE
@@ -42,7 +42,7 @@ class ResultsDirectory:
         self._target = Path(path)
         if self._target.exists():
             if not force:
-                raise UsageError(f"{path} exists; give --force to replace it")
+                raise OutputExistsError(path)
             if not (self._target / RUN_FILE).is_file() and any(self._target.iterdir()):
                 raise UsageError(f"{path} is no results directory, not replacing it")
         self._target.parent.mkdir(parents=True, exist_ok=True)

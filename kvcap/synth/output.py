@@ -7,7 +7,7 @@ import os
 from contextlib import ExitStack, contextmanager
 from typing import IO, TYPE_CHECKING, Protocol
 
-from kvcap.errors import UsageError
+from kvcap.errors import OutputExistsError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ def open_output(path: Path, *, force: bool) -> Iterator[ByteSink]:
         If the file exists and ``force`` is not given, or its directory does not exist.
     """
     if path.exists() and not force:
-        raise UsageError(f"{path} exists, expected a new file (--force overwrites it)")
+        raise OutputExistsError(path)
     if not path.parent.is_dir():
         raise UsageError(f"{path.parent} is no directory, expected one to write {path.name} in")
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")

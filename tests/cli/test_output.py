@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,3 +34,16 @@ def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
         stream.write("whole")
         assert not target.exists()
     assert target.read_text() == "whole"
+
+
+def test_names_that_the_encoding_lacks_are_escaped(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"hash_ids": [1], "input_length": 1, "tenant": "é"}\n', encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "kvcap", "replay", log, "--block-size", "1", "--pool", "tenant"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "\\xe9" in done.stdout

@@ -215,7 +215,7 @@ def test_an_existing_output_is_kept_without_force_and_by_a_run_that_fails(tmp_pa
     log = write_log(tmp_path / "t.jsonl", *hash_lines(REQUESTS), "nonsense")
     out = tmp_path / "t.parquet"
     out.write_text("old")
-    with pytest.raises(UsageError, match="exists, expected a new file"):
+    with pytest.raises(UsageError, match="exists; give --force to overwrite it"):
         convert([str(log)], str(out))
     with pytest.raises(RecordError):
         convert([str(log)], str(out), None, ConvertOptions(force=True))

@@ -98,9 +98,7 @@ def test_an_existing_file_is_kept_unless_forced(tmp_path: Path, capsys: pytest.C
     argv = ["synth", "chat", "--requests", "2", "-o", str(path)]
     assert main(argv) == 2
     assert path.read_text() == "mine"
-    assert capsys.readouterr().err == (
-        f"kvcap: error: {path} exists, expected a new file (--force overwrites it)\n"
-    )
+    assert capsys.readouterr().err == (f"kvcap: error: {path} exists; give --force to overwrite it\n")
     assert main([*argv, "--force"]) == 0
     assert len(path.read_text().splitlines()) == 2
 
