@@ -185,8 +185,10 @@ def line_editing(results: Results | History, history: Path) -> Iterator[None]:
 
 
 def completion_words(results: Results | History) -> list[str]:
-    """Return the names of views, columns and queries, in order."""
-    from kvcap.queries import list_queries
+    """Return the names of views and columns, and of queries where they can stand in SQL, in order."""
+    from kvcap.queries import History, list_queries
 
     columns = results.sql(_COLUMNS)["name"].to_pylist()
-    return sorted({*columns, *results.table_names, "run", *(query.name for query in list_queries())})
+    # Of many days a named query is asked day by day, and is no table.
+    queries = [] if isinstance(results, History) else [query.name for query in list_queries()]
+    return sorted({*columns, *results.table_names, "run", *queries})
