@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import IO, Final
 
 import numpy as np
@@ -45,6 +46,11 @@ class Chunk:
         """Bytes of the lines."""
         return len(self.data)
 
+    @cached_property
+    def n_lines(self) -> int:
+        """Number of line feeds; ten times as fast as ``bytes.count``."""
+        return int(np.count_nonzero(np.frombuffer(self.data, dtype=np.uint8) == 10))
+
 
 def read_chunks(source: Source) -> Iterator[Chunk | CsvChunk]:
     """Yield the lines of one file in chunks of a few MiB, without a byte order mark.
@@ -78,17 +84,15 @@ def read_chunks(source: Source) -> Iterator[Chunk | CsvChunk]:
             # Joining frees the interpreter lock; a slice of a chunk's size would hold it.
             complete = b"".join(pieces)
             if complete:
-                yield Chunk(source.name, line, complete if complete.endswith(b"\n") else complete + b"\n")
+                if not complete.endswith(b"\n"):
+                    complete += b"\n"
+                chunk = Chunk(source.name, line, complete)
+                line += chunk.n_lines
+                yield chunk
             if at_end:
                 return
-            line += count_lines(complete)
             pieces = [beyond, read_exactly(stream, CHUNK_BYTES)]
             at_end = len(pieces[-1]) < CHUNK_BYTES
-
-
-def count_lines(data: bytes) -> int:
-    """Return the number of line feeds; ten times as fast as ``bytes.count``."""
-    return int(np.count_nonzero(np.frombuffer(data, dtype=np.uint8) == 10))
 
 
 def _complete_line(stream: IO[bytes], pieces: list[bytes], name: str, line: int) -> tuple[bytes, bool]:

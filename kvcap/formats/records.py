@@ -167,7 +167,7 @@ def _cut_records(chunk: Chunk) -> Iterator[tuple[int, int, int, Any, Values]]:
     from kvcap.kernels.json_arrays import find_integer_arrays
 
     data = chunk.data
-    found = find_integer_arrays(data)
+    found = find_integer_arrays(data, chunk.n_lines)
     line_starts = found.line_starts.tolist()
     line_arrays = found.line_arrays.tolist()
     irregular = found.irregular.tolist()

@@ -16,7 +16,7 @@ from kvcap.kernels.json_flags import ABOVE_INT64, ABOVE_UINT32, NEGATIVE
 
 def cut(text: str) -> tuple[list[list[int]], list[int], list[bool]]:
     """Return arrays, flags and irregular lines of a text."""
-    found = find_integer_arrays(text.encode())
+    found = find_integer_arrays(text.encode(), text.count("\n"))
     bounds = found.offsets.tolist()
     arrays = [found.values[a:b].view(np.int64).tolist() for a, b in pairwise(bounds)]
     return arrays, found.flags.tolist(), found.irregular.tolist()
@@ -57,7 +57,7 @@ def test_integer_arrays_outside_strings_are_found(text: str, arrays: list[list[i
     ],
 )
 def test_integers_are_exact_to_64_bits_and_flagged(number: int, flags: int) -> None:
-    found = find_integer_arrays(f"[0,{number}]\n".encode())
+    found = find_integer_arrays(f"[0,{number}]\n".encode(), 1)
     assert found.values.tolist() == [0, number % 2**64]
     assert found.flags.tolist() == [flags]
 
@@ -88,7 +88,7 @@ def test_cutting_arrays_out_loses_nothing(values: list[object], spaced: bool, es
     separators = (", ", ": ") if spaced else (",", ":")
     lines = [json.dumps(value, separators=separators, ensure_ascii=escaped) for value in values]
     data = "".join(f"{line}\n" for line in lines).encode()
-    found = find_integer_arrays(data)
+    found = find_integer_arrays(data, data.count(b"\n"))
     assert found.line_starts.size == len(lines) + 1
     bounds = found.offsets.tolist()
     for index, value in enumerate(values):
