@@ -115,7 +115,8 @@ def stream(
                 max_depth = max_depth_at(block_size)
             parts = list(_by_pool(keyed, batch.column("pool"), first_id, pools, max_depth))
             # Kernels run without the interpreter lock.
-            runs.extend(map(_replay_part, parts) if len(parts) == 1 else executor.map(_replay_part, parts))
+            replayed = executor.map if min(threads, len(parts)) > 1 else map
+            runs.extend(replayed(_replay_part, parts))
             columns.append(batch.select(names))
             counts.append(
                 np.stack(
