@@ -2,7 +2,7 @@
 
 :class:`Estimator` is fed requests and knows at any moment how much cache the recent ones needed; it does
 no I/O. :mod:`kvcap.online.server` is the service around it, :mod:`kvcap.online.vllm_plugin` feeds it inside
-an engine.
+an engine, :mod:`kvcap.online.mirror` sends an engine's requests to the service.
 """
 
 from __future__ import annotations
