@@ -49,12 +49,12 @@ def test_contenders_run_round_after_round_and_a_row_is_their_median(
 
     monkeypatch.setattr(script, "run", fake_run)
     trace = write_trace(tmp_path / "trace.jsonl")
-    contenders = [script.Contender("a", "1", []), script.Contender("b", "10", [])]
+    contenders = [script.Contender("a", "1", [], compiles=True), script.Contender("b", "10", [])]
     results = script.rounds(contenders, 3)
-    assert order == ["a", "b"] * 4
+    assert order == ["a"] + ["a", "b"] * 3
     lines = script.table(trace, contenders, results)
-    assert "| a | 1 | 5.00 | 3.00 to 7.00 | 1 |" in lines
-    assert "| b | 10 | 6.00 | 4.00 to 8.00 | 1 |" in lines
+    assert "| a | 1 | 4.00 | 2.00 to 6.00 | 1 |" in lines
+    assert "| b | 10 | 5.00 | 3.00 to 7.00 | 1 |" in lines
 
 
 def test_peers_that_are_not_there_are_left_out(
