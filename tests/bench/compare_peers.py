@@ -259,7 +259,7 @@ def parser() -> argparse.ArgumentParser:
         "--small-mb",
         type=float,
         default=50,
-        help="largest trace for the Python backend and ten LRUs of libcachesim, which take an hour on large ones",
+        help="largest trace for the Python backend and for ten LRUs of libcachesim",
     )
     options.add_argument("-o", "--output", type=Path, help="where the table goes (default: stdout)")
     return options
