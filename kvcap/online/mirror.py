@@ -93,7 +93,8 @@ class Mirror:
         self._max_body_bytes = max_body_bytes
         self.counts = MirrorCounts()
         self._copies: queue.Queue[tuple[str, bytes]] = queue.Queue(waiting)
-        self._sender = _Sender(url, api_key, timeout_s, self._copies, self.counts)
+        self._service = _Service(url, api_key, timeout_s)
+        self._sender: threading.Thread | None = None
         self._starting = threading.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -119,9 +120,10 @@ class Mirror:
         await self._app(scope, copying, send)
 
     def _submit(self, path: str, body: bytes, *, complete: bool) -> None:
-        # Here and not at the start: a server may fork in between.
         with self._starting:
-            if not self._sender.is_alive():
+            # Not at the start: a server may fork in between, which leaves threads behind.
+            if self._sender is None or not self._sender.is_alive():
+                self._sender = threading.Thread(target=self._send_all, name="kvcap-mirror", daemon=True)
                 self._sender.start()
         try:
             if not complete:
@@ -130,19 +132,33 @@ class Mirror:
         except queue.Full:
             self.counts.dropped += 1
 
+    def _send_all(self) -> None:
+        """Send copies one after the other, for as long as the process lives."""
+        reachable = True
+        while True:
+            path, body = self._copies.get()
+            try:
+                status = self._service.post(path, body)
+            except Exception as error:
+                # Whatever it is, the engine's requests go on.
+                self._service.close()
+                self.counts.failed += 1
+                if reachable:
+                    _log.warning("kvcap cannot be reached, copies are dropped until it can (%s)", error)
+                reachable = False
+                time.sleep(_PAUSE_S)
+                continue
+            reachable = True
+            if status < 400:
+                self.counts.sent += 1
+            else:
+                self.counts.failed += 1
 
-class _Sender(threading.Thread):
-    """Sends copies one after the other over one connection, for as long as the process lives."""
 
-    def __init__(
-        self,
-        url: str,
-        api_key: str | None,
-        timeout_s: float,
-        copies: queue.Queue[tuple[str, bytes]],
-        counts: MirrorCounts,
-    ) -> None:
-        super().__init__(name="kvcap-mirror", daemon=True)
+class _Service:
+    """One connection to ``kvcap serve``, for one thread."""
+
+    def __init__(self, url: str, api_key: str | None, timeout_s: float) -> None:
         address = urlsplit(url)
         if address.scheme not in ("http", "https") or not address.hostname:
             raise UsageError(f"the mirror's url is {url!r}, expected one such as http://localhost:8080")
@@ -152,36 +168,19 @@ class _Sender(threading.Thread):
         self._headers = {"content-type": "application/json"}
         if api_key is not None:
             self._headers["authorization"] = f"Bearer {api_key}"
-        self._copies = copies
-        self._counts = counts
-        self._reachable = True
 
-    def run(self) -> None:
-        while True:
-            path, body = self._copies.get()
-            try:
-                status = self._post(path, body)
-            except (OSError, HTTPException) as error:
-                self._connection.close()
-                self._counts.failed += 1
-                if self._reachable:
-                    _log.warning("kvcap cannot be reached, copies are dropped until it can (%s)", error)
-                self._reachable = False
-                time.sleep(_PAUSE_S)
-                continue
-            self._reachable = True
-            if status < 400:
-                self._counts.sent += 1
-            else:
-                self._counts.failed += 1
-
-    def _post(self, path: str, body: bytes) -> int:
+    def post(self, path: str, body: bytes) -> int:
+        """Return the status of the answer."""
         try:
             return self._ask(path, body)
         except (ConnectionError, HTTPException):
             # A connection that was idle may have been closed by the service.
-            self._connection.close()
+            self.close()
             return self._ask(path, body)
+
+    def close(self) -> None:
+        """Give the connection up; the next request opens another."""
+        self._connection.close()
 
     def _ask(self, path: str, body: bytes) -> int:
         self._connection.request("POST", self._prefix + path, body, self._headers)
