@@ -52,6 +52,9 @@ _PACE: Final = 4
 _LEAST_GAPS: Final = 1 << 12
 """Blocks and slots that may be missing before a search is worth it."""
 
+_SPARE_BUCKETS: Final = 256
+"""Buckets that are added before they are needed, so that small chunks rarely have to."""
+
 _COUNTED_ROWS: Final = 1 << 16
 """Memory is counted in steps of so many rows."""
 
@@ -143,7 +146,7 @@ class ReuseRunScanner:
         offsets = np.ascontiguousarray(request_offsets, np.int64)
         new_keys = keys[offsets[0] : offsets[-1]]
         first_key = self._append(new_keys, offsets.size - 1)
-        words = _PACE * (new_keys.size + WORDS_PER_SLOT * (offsets.size - 1)) if self._has_gaps() else 0
+        words = self._words_to_search(new_keys.size + WORDS_PER_SLOT * (offsets.size - 1))
         runs = np.empty((max(64, 2 * (offsets.size - 1)), _N_RUN_COLUMNS), np.int64)
         runs, n_runs = scan(self._state, first_key, offsets, runs, self._max_depth, words)
         return ReuseRuns(*(np.ascontiguousarray(runs[:n_runs, column]) for column in range(_N_RUN_COLUMNS)))
@@ -160,35 +163,40 @@ class ReuseRunScanner:
         """Return a scanner that takes ``arrays`` over and goes on where the one that exported them was."""
         scanner = cls(max_depth)
         scanner._state = TreeState(**arrays)
+        scanner._most_blocks, scanner._most_slots = arrays["arena"].size, arrays["weights"].size
         close_gaps(scanner._state, scanner._state.arena, _ALL)
         scanner._make_room(tuple(array.shape[0] + 1 for array in scanner._state[:-1]))
         return scanner
 
     def _append(self, keys: UInt64Array, n_requests: int) -> int:
         """Append keys to the arena, and make room for their requests; return where the keys begin."""
-        counters = self._state.counters
-        if not self._bounded and counters[ARENA_USED] + keys.size > self._state.arena.size:
+        if not self._bounded and self._state.counters[ARENA_USED] + keys.size > self._state.arena.size:
             self._change_arena(keys)
-        first_key = int(counters[ARENA_USED])
+        # As plain integers: a call with one request takes microseconds.
+        counters: list[int] = self._state.counters.tolist()
+        first_key = counters[ARENA_USED]
         n_blocks = first_key + keys.size
-        n_slots = int(counters[N_SLOTS]) + n_requests
-        n_nodes = int(counters[N_NODES] - counters[N_FREE]) + 2 * n_requests
-        self._make_room(array_rows(n_blocks, n_nodes, n_nodes, n_slots))
+        n_slots = counters[N_SLOTS] + n_requests
+        n_nodes = counters[N_NODES] - counters[N_FREE] + 2 * n_requests
+        n_buckets = 2 * n_nodes + _SPARE_BUCKETS
+        self._make_room(array_rows(n_blocks, n_nodes, n_buckets, n_slots))
         self._most_blocks = max(self._most_blocks, n_blocks)
         self._most_slots = max(self._most_slots, n_slots)
-        if counters[N_BUCKETS] < n_nodes:
-            add_buckets(self._state, n_nodes)
+        if counters[N_BUCKETS] < 2 * n_nodes:
+            add_buckets(self._state, n_buckets)
         if self._state.arena is not keys:
             self._state.arena[first_key:n_blocks] = keys
-        counters[ARENA_USED] = n_blocks
+        self._state.counters[ARENA_USED] = n_blocks
         return first_key
 
-    def _has_gaps(self) -> bool:
-        """Whether to search the log for gaps: half of it is, or a search is on its way."""
-        counters = self._state.counters
+    def _words_to_search(self, new_words: int) -> int:
+        """Return how much of the log to search for gaps: none, unless gaps are half of it or more."""
+        if not self._bounded:
+            return 0
+        counters: list[int] = self._state.counters.tolist()
         in_arena = counters[ARENA_USED] > 2 * counters[LIVE_BLOCKS] + _LEAST_GAPS
         in_slots = counters[N_SLOTS] > 2 * counters[LIVE_SLOTS] + _LEAST_GAPS
-        return self._bounded and bool(counters[NEXT_SLOT] > 0 or in_arena or in_slots)
+        return _PACE * new_words if counters[NEXT_SLOT] > 0 or in_arena or in_slots else 0
 
     def _change_arena(self, keys: UInt64Array) -> None:
         """Make room for keys in another arena: they themselves if they are the first, or one without gaps."""
@@ -201,12 +209,15 @@ class ReuseRunScanner:
 
     def _make_room(self, wanted: tuple[int, ...]) -> None:
         state = self._state
-        if all(array.shape[0] >= rows for array, rows in zip(state[:-1], wanted, strict=True)):
+        for array, rows in zip(state, wanted, strict=False):
+            if len(array) < rows:
+                break
+        else:
             return
         filled = self._filled_rows(int(state.counters[ARENA_USED]), int(state.counters[N_SLOTS]))
         most = self._max_depth if self._bounded else 0
-        # A log is up to three times as long as what is live; blocks of small slots may fill more of it.
-        self._state = with_room(state, filled, wanted, array_rows(4 * most, most, most, 3 * most))
+        # A log is up to three times as long as what is live, and longer where slots are most of it.
+        self._state = with_room(state, filled, wanted, array_rows(4 * most, most, 2 * most, 3 * most))
 
     def _filled_rows(self, n_blocks: int, n_slots: int) -> tuple[int, ...]:
         counters = self._state.counters

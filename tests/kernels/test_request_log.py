@@ -124,6 +124,7 @@ def test_the_log_stays_below_three_times_what_is_live(bound: int, chunk: int) ->
         if first % 90 == 0 and counters[NEXT_SLOT] > 0:
             moved_within += 1
             scanner = restored(scanner, bound)
+            assert scanner.memory_bytes >= 8 * scanner.live_blocks
     assert depths(parts, requests) == oracles.bounded_depths(oracles.chained(requests), bound)[0]
     assert passes > 15
     assert moved_within > 3
