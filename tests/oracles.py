@@ -50,6 +50,28 @@ def depths(requests: Sequence[Request], order: str) -> list[list[int]]:
     return result
 
 
+def bounded_depths(requests: Sequence[Request], max_depth: int) -> tuple[list[list[int]], int, int]:
+    """Tail-first depths where the oldest requests are forgotten; blocks forgotten, and remembered at the end.
+
+    Before each request, what the oldest one touched last is dropped, as long as all of it lies at
+    ``max_depth`` or deeper.
+    """
+    stack: list[int] = []
+    last_toucher: dict[int, int] = {}
+    result, forgotten = [], 0
+    for r, request in enumerate(requests):
+        while stack:
+            kept = [block for block in stack if last_toucher[block] != last_toucher[stack[-1]]]
+            if len(kept) < max_depth:
+                break
+            forgotten += len(stack) - len(kept)
+            stack = kept
+        result.append([stack.index(block) if block in stack else COLD for block in request])
+        stack = [*request, *(block for block in stack if block not in request)]
+        last_toucher.update(dict.fromkeys(request, r))
+    return result, forgotten, len(stack)
+
+
 def lru_hits(requests: Sequence[Request], capacity: int, order: str) -> list[int]:
     """Hit blocks of each chained request in one LRU cache of ``capacity`` blocks, simulated directly."""
     cache: OrderedDict[int, None] = OrderedDict()

@@ -21,7 +21,7 @@ def prefix_forests(draw: st.DrawFn, max_requests: int = 14) -> list[list[int]]:
     return requests
 
 
-def chunkings(n_requests: int) -> st.SearchStrategy[list[int]]:
+def chunkings(n_requests: int, max_cuts: int = 4) -> st.SearchStrategy[list[int]]:
     """Ascending cuts of ``n_requests`` into chunks, from 0 to ``n_requests``."""
-    cuts = st.lists(st.integers(0, n_requests), max_size=4)
+    cuts = st.lists(st.integers(0, n_requests), max_size=max_cuts)
     return cuts.map(lambda middle: sorted({0, n_requests, *middle}))

@@ -15,8 +15,8 @@ def copy_to(target, source):
 
 
 @jit
-def with_room(rows, n_rows):
-    """Return rows of which ``n_rows`` are used, twice as many if those are all: int64 (n, n_columns)."""
+def with_free_row(rows, n_rows):
+    """Return rows of which ``n_rows`` are used, or twice as many if those are all: int64 (n, n_columns)."""
     if n_rows < rows.shape[0]:
         return rows
     larger = np.empty((2 * n_rows, rows.shape[1]), np.int64)

@@ -144,11 +144,11 @@ def _replay(path_offsets, path_segments, segment_blocks, order, first):
             position += blocks
         for run in range(begin, n_runs):
             source = runs[run, 1]
-            fenwick_add(tree, source, -runs[run, 3])
+            fenwick_add(tree, order.size, source, -runs[run, 3])
             weights[source] -= runs[run, 3]
             live -= runs[run, 3]
             runs[run, 1] = order[source]
-        fenwick_add(tree, own, position)
+        fenwick_add(tree, order.size, own, position)
         weights[own] = position
         live += position
     return runs[:n_runs]

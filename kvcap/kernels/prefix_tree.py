@@ -1,91 +1,29 @@
-"""A path-compressed prefix tree over chained block keys: the state of the one-pass replay.
+"""A path-compressed prefix tree over chained block keys.
 
-A node is a span of consecutive keys in an arena; a hash table maps the key of its first block to it. Keys
-are chained, so equal last keys prove two spans equal: a node is matched by one comparison, and a mismatch is
-located by binary search. A node is split where a path leaves it, and merged with its only child when one
-request touched both.
+A node is a span of consecutive keys in an arena; :mod:`kvcap.kernels.node_index` finds it by the key of its
+first block. Keys are chained, so equal last keys prove two spans equal: a node is matched by one comparison,
+and a mismatch is located by binary search. A node is split where a path leaves it, and merged with its only
+child when one request touched both.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
-
 import numpy as np
 
 from kvcap.kernels._jit import jit
-from kvcap.kernels.arrays import Int64Array, UInt64Array
-from kvcap.kernels.copying import copy_to
-
-START, LENGTH, CHILDREN, TOUCHER, PARENT = range(5)
-"""Columns of a node."""
-
-N_NODES, N_FREE, N_SLOTS, N_REQUESTS, ARENA_USED, LIVE_BLOCKS, OLDEST_SLOT, FORGOTTEN = range(8)
-"""Counters of a state."""
-
-_GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
-
-
-class TreeState(NamedTuple):
-    """Everything that one pass remembers.
-
-    Attributes
-    ----------
-    arena : uint64 (n_arena,)
-        Block keys that spans point into.
-    nodes : int64 (n_nodes, 5)
-        Start in the arena, length (0 when free; ``start`` then links nothing), number of children, slot
-        of the last toucher, parent node or -1.
-    free_nodes : int64 (n_nodes,)
-        Stack of node ids to use again.
-    table_keys, table_nodes : uint64, int64 (2 ** table_bits,)
-        Open addressing by the key of a node's first block; -1 marks an empty place.
-    tree, weights, slot_requests, slot_leaves : int64 (n_slots + 1,), (n_slots,), (n_slots,), (n_slots,)
-        Fenwick tree over slots, surviving blocks per slot, request number of a slot, node where its path
-        ends (meaningless once nothing of it survives).
-    counters : int64 (8,)
-    """
-
-    arena: UInt64Array
-    nodes: Int64Array
-    free_nodes: Int64Array
-    table_keys: UInt64Array
-    table_nodes: Int64Array
-    tree: Int64Array
-    weights: Int64Array
-    slot_requests: Int64Array
-    slot_leaves: Int64Array
-    counters: Int64Array
-
-
-@jit
-def _home(key, table_bits):
-    return np.int64((key * _GOLDEN) >> np.uint64(64 - table_bits))
-
-
-@jit
-def find_place(key, table_keys, table_nodes, table_bits):
-    """Return the place of a key in the table, or of the empty place where it belongs."""
-    mask = table_nodes.size - 1
-    place = _home(key, table_bits)
-    while table_nodes[place] >= 0 and table_keys[place] != key:
-        place = (place + 1) & mask
-    return place
-
-
-@jit
-def remove_place(place, table_keys, table_nodes, table_bits):
-    """Empty a place, moving later entries of its cluster back so that none is cut off."""
-    mask = table_nodes.size - 1
-    hole = place
-    probe = (hole + 1) & mask
-    while table_nodes[probe] >= 0:
-        home = _home(table_keys[probe], table_bits)
-        if ((probe - home) & mask) >= ((probe - hole) & mask):
-            table_keys[hole] = table_keys[probe]
-            table_nodes[hole] = table_nodes[probe]
-            hole = probe
-        probe = (probe + 1) & mask
-    table_nodes[hole] = -1
+from kvcap.kernels.node_index import link_node, unlink_node
+from kvcap.kernels.tree_state import (
+    CHILDREN,
+    FIRST_FREE,
+    KEY,
+    LENGTH,
+    N_FREE,
+    N_NODES,
+    NEXT,
+    PARENT,
+    START,
+    TOUCHER,
+)
 
 
 @jit
@@ -107,8 +45,9 @@ def matched_length(arena, start, own, longest):
 def _new_node(state, start, length, children, toucher, parent):
     counters = state.counters
     if counters[N_FREE] > 0:
+        node = counters[FIRST_FREE]
+        counters[FIRST_FREE] = state.nodes[node, NEXT]
         counters[N_FREE] -= 1
-        node = state.free_nodes[counters[N_FREE]]
     else:
         node = counters[N_NODES]
         counters[N_NODES] += 1
@@ -117,53 +56,52 @@ def _new_node(state, start, length, children, toucher, parent):
     state.nodes[node, CHILDREN] = children
     state.nodes[node, TOUCHER] = toucher
     state.nodes[node, PARENT] = parent
+    state.nodes[node, KEY] = np.int64(state.arena[start])
+    link_node(state, node)
     return node
 
 
 @jit
 def free_node(state, node):
-    """Give a node's id back; its table place must be empty already."""
-    state.nodes[node, LENGTH] = 0
-    state.free_nodes[state.counters[N_FREE]] = node
+    """Take a node out of the index and give its id back."""
+    unlink_node(state, node)
+    state.nodes[node, NEXT] = state.counters[FIRST_FREE]
+    state.counters[FIRST_FREE] = node
     state.counters[N_FREE] += 1
 
 
 @jit
-def split_node(state, place, matched, own, slot, table_bits):
-    """Cut the node at a table place after ``matched`` blocks and return the new upper part.
+def split_node(state, lower, matched, own, slot):
+    """Cut a node after ``matched`` blocks and return the new upper part.
 
     The lower part keeps the node's id, so that its children keep their parent.
     """
     nodes = state.nodes
-    lower = state.table_nodes[place]
+    unlink_node(state, lower)
     upper = _new_node(state, own, matched, 1, slot, nodes[lower, PARENT])
-    state.table_nodes[place] = upper
     nodes[lower, START] += matched
     nodes[lower, LENGTH] -= matched
     nodes[lower, PARENT] = upper
-    key = state.arena[nodes[lower, START]]
-    lower_place = find_place(key, state.table_keys, state.table_nodes, table_bits)
-    state.table_keys[lower_place] = key
-    state.table_nodes[lower_place] = lower
+    nodes[lower, KEY] = np.int64(state.arena[nodes[lower, START]])
+    link_node(state, lower)
     return upper
 
 
 @jit
-def merge_into_child(state, node, child, table_bits):
+def merge_into_child(state, node, child):
     """Join a node to its only child, both just touched by the same request, under the child's id."""
-    nodes, arena = state.nodes, state.arena
-    place = find_place(arena[nodes[child, START]], state.table_keys, state.table_nodes, table_bits)
-    remove_place(place, state.table_keys, state.table_nodes, table_bits)
+    nodes = state.nodes
+    unlink_node(state, child)
     nodes[child, START] = nodes[node, START]
     nodes[child, LENGTH] += nodes[node, LENGTH]
     nodes[child, PARENT] = nodes[node, PARENT]
-    place = find_place(arena[nodes[node, START]], state.table_keys, state.table_nodes, table_bits)
-    state.table_nodes[place] = child
+    nodes[child, KEY] = nodes[node, KEY]
     free_node(state, node)
+    link_node(state, child)
 
 
 @jit
-def append_tail(state, above, start, length, slot, table_bits):
+def append_tail(state, above, start, length, slot):
     """Hang blocks that were never seen below ``above`` (-1: the root); return the node that holds them."""
     if above >= 0:
         if state.nodes[above, CHILDREN] == 0:
@@ -171,34 +109,4 @@ def append_tail(state, above, start, length, slot, table_bits):
             state.nodes[above, LENGTH] += length
             return above
         state.nodes[above, CHILDREN] += 1
-    node = _new_node(state, start, length, 0, slot, above)
-    key = state.arena[start]
-    place = find_place(key, state.table_keys, state.table_nodes, table_bits)
-    state.table_keys[place] = key
-    state.table_nodes[place] = node
-    return node
-
-
-@jit
-def rebuild_table(state, table_bits):
-    """Fill an empty table with the live nodes."""
-    for node in range(state.counters[N_NODES]):
-        if state.nodes[node, LENGTH] > 0:
-            key = state.arena[state.nodes[node, START]]
-            place = find_place(key, state.table_keys, state.table_nodes, table_bits)
-            state.table_keys[place] = key
-            state.table_nodes[place] = node
-
-
-@jit
-def copy_live_spans(nodes, n_nodes, arena, target):
-    """Copy what nodes point at to the front of ``target`` and point them there; return its length."""
-    used = 0
-    for node in range(n_nodes):
-        length = nodes[node, LENGTH]
-        if length > 0:
-            start = nodes[node, START]
-            copy_to(target[used : used + length], arena[start : start + length])
-            nodes[node, START] = used
-            used += length
-    return used
+    return _new_node(state, start, length, 0, slot, above)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from kvcap.kernels._jit import jit
 from kvcap.kernels.arrays import Int64Array
-from kvcap.kernels.copying import with_room
+from kvcap.kernels.copying import with_free_row
 from kvcap.kernels.reuse_runs import ReuseRuns
 
 
@@ -67,7 +67,7 @@ def _split(request, first_block, blocks, request_offsets, covered_tokens, block_
             else:
                 stop = _uniform_end(block, end, covered_tokens[r], block_size)
                 weight = _weight_of_block(block, covered_tokens[r], block_size)
-            pieces = with_room(pieces, n)
+            pieces = with_free_row(pieces, n)
             pieces[n, 0] = run
             pieces[n, 1] = block
             pieces[n, 2] = stop - block

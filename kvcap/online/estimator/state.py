@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kvcap.errors import SchemaError
 
-STATE_VERSION: Final = 1
+STATE_VERSION: Final = 2
 _STATE_KEY: Final = b"kvcap.estimator_state"
 _SCHEMA: Final = pa.schema(
     [
