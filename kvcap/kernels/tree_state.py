@@ -34,8 +34,8 @@ START, LENGTH, CHILDREN, TOUCHER, PARENT, KEY, NEXT = range(N_COLUMNS)
 """Counters of a state; the last three are those of :mod:`kvcap.kernels.request_log`."""
 
 _LEAST_ROWS: Final = 1 << 10
-_LARGE: Final = 1 << 18
-"""Rows of an array that takes a few milliseconds to copy."""
+_LARGE: Final = 1 << 16
+"""Rows of an array that takes a millisecond or two to copy."""
 
 
 class TreeState(NamedTuple):
