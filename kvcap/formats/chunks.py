@@ -48,8 +48,10 @@ class Chunk:
 
     @cached_property
     def n_lines(self) -> int:
-        """Number of line feeds; ten times as fast as ``bytes.count``."""
-        return int(np.count_nonzero(np.frombuffer(self.data, dtype=np.uint8) == 10))
+        """Number of line feeds: ten times as fast as ``bytes.count``, in pieces that stay in cache."""
+        text = np.frombuffer(self.data, dtype=np.uint8)
+        pieces = (text[begin : begin + PIECE_BYTES] for begin in range(0, text.size, PIECE_BYTES))
+        return sum(int(np.count_nonzero(piece == 10)) for piece in pieces)
 
 
 def read_chunks(source: Source) -> Iterator[Chunk | CsvChunk]:

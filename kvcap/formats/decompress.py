@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import lzma
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any, Final
+
+from isal import isal_zlib
 
 from kvcap.errors import TraceError
 
@@ -42,7 +43,7 @@ def mapped_errors(name: str) -> Iterator[None]:
         yield
     except EOFError as error:
         raise TraceError(name, "compressed data ends early, expected its end marker") from error
-    except (zlib.error, lzma.LZMAError, pa.ArrowException) as error:
+    except (isal_zlib.IsalError, lzma.LZMAError, pa.ArrowException) as error:  # type: ignore[misc]
         raise TraceError(name, f"compressed data is damaged ({error})") from error
     except OSError as error:
         if error.errno is None:
@@ -88,32 +89,34 @@ class Prefixed:
 
 
 class _Gzip:
-    """Gzip members one after the other, as zlib decodes them: without the GIL, in large pieces."""
+    """Gzip members one after the other, as ISA-L decodes them: without the GIL, twice as fast as zlib."""
 
-    _FORMAT: Final = 16 + zlib.MAX_WBITS
+    _FORMAT: Final = 16 + isal_zlib.MAX_WBITS
 
     def __init__(self, stream: Prefixed) -> None:
         self._stream = stream
-        self._decoder = zlib.decompressobj(self._FORMAT)
+        self._decoder = isal_zlib.decompressobj(self._FORMAT)
         self._pending = b""
 
     def read(self, size: int) -> bytes:
         """Return up to ``size`` bytes, none only at the end."""
         while True:
+            at_end = False
             if not self._pending:
                 self._pending = self._stream.read(1 << 18)
+                at_end = not self._pending
             if self._decoder.eof:
                 # Another member follows, zeros that pad the file, or nothing.
                 self._pending = self._pending.lstrip(b"\0")
                 if not self._pending:
-                    self._pending = self._stream.read(1 << 18)
-                    if not self._pending:
+                    if at_end:
                         return b""
                     continue
-                self._decoder = zlib.decompressobj(self._FORMAT)
-            elif not self._pending:
-                raise EOFError
+                self._decoder = isal_zlib.decompressobj(self._FORMAT)
             data = self._decoder.decompress(self._pending, size)
             self._pending = self._decoder.unconsumed_tail or self._decoder.unused_data
             if data:
                 return data
+            # All input may be taken while output waits; only then is there more to come of none.
+            if at_end and not self._decoder.eof:
+                raise EOFError

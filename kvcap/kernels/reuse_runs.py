@@ -93,6 +93,7 @@ class ReuseRunScanner:
     def __init__(self, max_depth: int | None = None) -> None:
         self._bounded = max_depth is not None
         self._max_depth = _ALL if max_depth is None else max_depth
+        self._owns_arena = False
         self._most_blocks = self._most_slots = 0
         self._state = empty_state()
 
@@ -199,11 +200,17 @@ class ReuseRunScanner:
         return _PACE * new_words if counters[NEXT_SLOT] > 0 or in_arena or in_slots else 0
 
     def _change_arena(self, keys: UInt64Array) -> None:
-        """Make room for keys in another arena: they themselves if they are the first, or one without gaps."""
+        """Make room for keys: in an arena of theirs if they are the first, or by closing all gaps."""
+        arena = self._state.arena
+        wanted = self.live_blocks + keys.size
         if self._state.counters[ARENA_USED] == 0:
             arena = keys if keys.flags.writeable else keys.copy()
+            self._owns_arena = False
         else:
-            arena = np.empty(2 * (self.live_blocks + keys.size), np.uint64)
+            # Memory that was written before is quicker than fresh memory; a caller's keys stay as they are.
+            if not self._owns_arena or 3 * wanted > 2 * arena.size:
+                arena = np.empty(2 * wanted, np.uint64)
+                self._owns_arena = True
             close_gaps(self._state, arena, _ALL)
         self._state = self._state._replace(arena=arena)
 
