@@ -24,6 +24,7 @@ import numpy as np
 from numba import prange
 
 from kvcap.kernels._jit import jit, parallel_jit
+from kvcap.kernels.ring import ring_append, ring_remove
 
 if TYPE_CHECKING:
     from kvcap.kernels.arrays import Int32Array, Int64Array
@@ -102,7 +103,7 @@ def _simulate(
                 segment = path[steps]
                 entry = first_copies[segment]
                 _gather(entry, blocks, next_copies)
-                _remove(entry, older, newer)
+                ring_remove(entry, older, newer)
                 hits += blocks[entry]
                 steps += 1
                 if blocks[entry] < segment_blocks[segment]:
@@ -128,7 +129,7 @@ def _simulate(
                     _add_copy(entry, segment, next_copies, first_copies)
                 free -= segment_blocks[segment] - blocks[entry]
                 blocks[entry] = segment_blocks[segment]
-                _append(entry, older, newer)
+                ring_append(entry, older, newer)
 
 
 @jit
@@ -153,7 +154,7 @@ def _drop(
     first_copies: Int32Array,
 ) -> int:
     """Take an empty entry out of the queue and of its segment's copies; return the unused chain."""
-    _remove(entry, older, newer)
+    ring_remove(entry, older, newer)
     if first_copies[segment] == entry:
         first_copies[segment] = next_copies[entry]
     else:
@@ -176,19 +177,3 @@ def _add_copy(entry: int, segment: int, next_copies: Int32Array, first_copies: I
     while next_copies[copy] != _NONE:
         copy = next_copies[copy]
     next_copies[copy] = entry
-
-
-@jit
-def _remove(entry: int, older: Int32Array, newer: Int32Array) -> None:
-    newer[older[entry]] = newer[entry]
-    older[newer[entry]] = older[entry]
-
-
-@jit
-def _append(entry: int, older: Int32Array, newer: Int32Array) -> None:
-    """Put an entry at the newest end of the queue."""
-    ring = len(older) - 1
-    older[entry] = older[ring]
-    newer[entry] = ring
-    newer[older[ring]] = entry
-    older[ring] = entry

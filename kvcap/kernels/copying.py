@@ -9,7 +9,10 @@ from kvcap.kernels._jit import jit
 
 @jit
 def copy_to(target, source):
-    """Write ``source`` to the front of ``target``: any (at least n,), any (n,)."""
+    """Write ``source`` to the front of ``target``: any (at least n,), any (n,).
+
+    Front to back, so that values may slide towards the front of their own array.
+    """
     for i in range(source.size):
         target[i] = source[i]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kvcap.kernels._jit import jit
+from kvcap.kernels.copying import with_free_row
 from kvcap.kernels.fenwick import fenwick_add, fenwick_prefix
 from kvcap.kernels.reuse_runs import ReuseRuns
 from kvcap.kernels.run_tables import WeightedRuns
@@ -130,8 +131,7 @@ def _replay(path_offsets, path_segments, segment_blocks, order, first):
             if toucher >= first[own]:
                 if toucher != source:
                     source = toucher
-                    if n_runs == runs.shape[0]:
-                        runs = np.concatenate((runs, np.empty_like(runs)))
+                    runs = with_free_row(runs, n_runs)
                     above = live - fenwick_prefix(tree, source)
                     runs[n_runs, 0] = order[own]
                     runs[n_runs, 1] = source
@@ -214,8 +214,7 @@ def _cut(request, first_block, blocks, piece_request, piece_first_block, piece_b
             if piece_request[piece] < request[run] or piece_end <= block:
                 piece += 1
                 continue
-            if n == cuts.shape[0]:
-                cuts = np.concatenate((cuts, np.empty_like(cuts)))
+            cuts = with_free_row(cuts, n)
             stop = min(end, piece_end)
             cuts[n, 0] = run
             cuts[n, 1] = block

@@ -21,6 +21,7 @@ import numpy as np
 from numba import prange
 
 from kvcap.kernels._jit import jit, parallel_jit
+from kvcap.kernels.ring import ring_append, ring_remove
 
 if TYPE_CHECKING:
     from kvcap.kernels.arrays import Int32Array, Int64Array
@@ -103,7 +104,7 @@ def _simulate(
                 steps = len(path)
             for step in range(steps - 1, -1, -1):
                 if nodes[path[step]] == path[step]:
-                    _append(path[step], older, newer)
+                    ring_append(path[step], older, newer)
 
 
 @jit
@@ -124,8 +125,8 @@ def _lock(
         steps += 1
     if steps > first and nodes[path[steps - 1]] != path[steps - 1]:
         rest = nodes[path[steps - 1]]
-        _remove(rest, older, newer)
-        _append(rest, older, newer)
+        ring_remove(rest, older, newer)
+        ring_append(rest, older, newer)
         step = steps - 1
         while step >= first and nodes[path[step]] == rest:
             nodes[path[step]] = path[steps - 1]
@@ -135,7 +136,7 @@ def _lock(
         end = steps
     for step in range(first, end):
         if nodes[path[step]] == path[step]:
-            _remove(path[step], older, newer)
+            ring_remove(path[step], older, newer)
     return steps, blocks
 
 
@@ -149,7 +150,7 @@ def _evict(
     newer: Int32Array,
 ) -> int:
     """Drop a leaf; return its blocks."""
-    _remove(node, older, newer)
+    ring_remove(node, older, newer)
     blocks = 0
     segment = node
     while segment >= 0 and nodes[segment] == node:
@@ -157,19 +158,3 @@ def _evict(
         nodes[segment] = _ABSENT
         segment = segment_parents[segment]
     return blocks
-
-
-@jit
-def _remove(node: int, older: Int32Array, newer: Int32Array) -> None:
-    newer[older[node]] = newer[node]
-    older[newer[node]] = older[node]
-
-
-@jit
-def _append(node: int, older: Int32Array, newer: Int32Array) -> None:
-    """Put a node at the newest end of the list."""
-    ring = len(older) - 1
-    older[node] = older[ring]
-    newer[node] = ring
-    newer[older[ring]] = node
-    older[ring] = node

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from kvcap.kernels._jit import jit
+from kvcap.kernels.copying import copy_to
 from kvcap.kernels.fenwick import fenwick_move
 from kvcap.kernels.tree_state import (
     ARENA_USED,
@@ -57,8 +58,7 @@ def _move_slot(state, target, slot, weight):
     kept, first_kept = counters[KEPT_SLOTS], counters[KEPT_BLOCKS]
     leaf = state.slot_leaves[slot]
     first = nodes[leaf, START] + nodes[leaf, LENGTH] - weight
-    for block in range(weight):
-        target[first_kept + block] = state.arena[first + block]
+    copy_to(target[first_kept : first_kept + weight], state.arena[first : first + weight])
     counters[KEPT_SLOTS] += 1
     counters[KEPT_BLOCKS] += weight
     if kept == slot and first_kept == first:

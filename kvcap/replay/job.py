@@ -84,8 +84,8 @@ def _replayed(
 ) -> tuple[RunInfo, dict[str, pa.Table]]:
     """Return the metadata and the tables of a replay."""
     threads = threads or default_threads()
-    # An error leaves this frame in a traceback: threads must not wait for the collector to be stopped.
     keyer = block_keyer(trace, options)
+    # An error leaves this frame in a traceback: threads must not wait for the collector to be stopped.
     with closing(_observed(trace, keyer, directory, progress, pool_column, threads)) as batches:
         streamed = stream(batches, trace.schema, partial(max_capacity_blocks, options), threads)
     if streamed.blocks.size == 0:
