@@ -16,6 +16,7 @@ from kvcap.formats.sources import Source, open_stream, read_exactly
 FIRST_CHUNK_BYTES: Final = 1 << 20
 CHUNK_BYTES: Final = 4 << 20
 PIECE_BYTES: Final = 1 << 18
+_COUNTED_BYTES: Final = 1 << 20
 MAX_LINE_BYTES: Final = 1 << 30
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -48,9 +49,9 @@ class Chunk:
 
     @cached_property
     def n_lines(self) -> int:
-        """Number of line feeds: ten times as fast as ``bytes.count``, in pieces that stay in cache."""
+        """Number of line feeds: four times as fast as ``bytes.count``, in pieces that stay in cache."""
         text = np.frombuffer(self.data, dtype=np.uint8)
-        pieces = (text[begin : begin + PIECE_BYTES] for begin in range(0, text.size, PIECE_BYTES))
+        pieces = (text[begin : begin + _COUNTED_BYTES] for begin in range(0, text.size, _COUNTED_BYTES))
         return sum(int(np.count_nonzero(piece == 10)) for piece in pieces)
 
 
@@ -130,5 +131,7 @@ def _too_long(name: str, line: int) -> RecordError:
 
 def _begins_document(data: bytes) -> bool:
     """Return whether the first line opens a JSON value that it does not close."""
-    first = data.lstrip()[:FIRST_CHUNK_BYTES].partition(b"\n")[0].strip()
-    return first[:1] in (b"{", b"[") and first[-1:] in (b"{", b"[", b",")
+    # A line of which only the beginning was read may break off anywhere.
+    first, line_feed, _ = data.lstrip().partition(b"\n")
+    first = first.strip()
+    return line_feed == b"\n" and first[:1] in (b"{", b"[") and first[-1:] in (b"{", b"[", b",")

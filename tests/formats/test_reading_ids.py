@@ -311,6 +311,16 @@ def test_a_json_array_over_many_lines_is_a_log(tmp_path: Path) -> None:
     assert read_log(path)[0]["token_ids"].to_pylist() == [[1], [2, 3]]
 
 
+def test_a_long_first_line_is_no_document_wherever_its_first_part_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = '{"meta": {"a": [1, [2], {"b": 3}]}, "tokens": [1, 2]}'
+    path = write_log(tmp_path / "t.jsonl", line, line)
+    for n_bytes in range(6, len(line)):
+        monkeypatch.setattr("kvcap.formats.chunks.FIRST_CHUNK_BYTES", n_bytes)
+        assert read_log(path)[0]["token_ids"].to_pylist() == [[1, 2], [1, 2]]
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_large_logs_are_read_by_threads_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
