@@ -32,6 +32,12 @@ COMMANDS: Final = (
 """Commands in the order of ``--help``; each is a module of :mod:`kvcap.cli.commands`."""
 
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 200_000
+_POOL_SIZES: Final = {
+    "polars": "POLARS_MAX_THREADS",
+    "pyarrow": "OMP_NUM_THREADS",
+    "numpy": "OPENBLAS_NUM_THREADS",
+}
+"""The environment variables by which libraries size their pools of threads."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -96,9 +102,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _limit_threads(threads: int | None) -> None:
-    """Bound the pool of Polars, made when that is imported; others are bounded where they are used."""
-    if threads is not None and "polars" not in sys.modules:
-        os.environ["POLARS_MAX_THREADS"] = str(threads)
+    """Bound the pools that libraries make when they are imported; others are bounded where they are used."""
+    for library, variable in _POOL_SIZES.items():
+        if threads is not None and library not in sys.modules:
+            os.environ[variable] = str(threads)
 
 
 def run_process() -> int:

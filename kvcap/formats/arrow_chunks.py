@@ -14,7 +14,6 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from kvcap.formats.parquet_files import open_parquet, row_group_sizes
 from kvcap.formats.rows import Ids, Values, integer_flags
@@ -63,7 +62,7 @@ class ArrowChunk:
             yield self.first_line + index, dict(self.partition) | record
 
     def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield number and record of every row; lists of integers are :class:`ColumnList`."""
+        """Yield number and record of every row; lists of integers are :class:`Ids`."""
         batch = _readable(self.batch)
         columns = [_column_values(batch.column(index)) for index in range(batch.num_columns)]
         names = batch.schema.names
@@ -107,16 +106,6 @@ def table_chunks(table: pa.Table, name: str) -> Iterator[ArrowChunk]:
             line += batch.num_rows
 
 
-class ColumnList:
-    """One list of integers in its column."""
-
-    __slots__ = ("flags", "values")
-
-    def __init__(self, values: NDArray[np.uint64], flags: int) -> None:
-        self.values = values
-        self.flags = flags
-
-
 class ArrowValues(Values):
     """Values of a record whose lists may stand in columns."""
 
@@ -124,8 +113,8 @@ class ArrowValues(Values):
 
     def integers(self, value: Any, field: str) -> Ids:
         """Return a list of integers of 64 bits, signed or unsigned."""
-        if type(value) is ColumnList:
-            return Ids(value.values, value.flags)
+        if type(value) is Ids:
+            return value
         return Values.integers(self, value, field)
 
 
@@ -155,8 +144,6 @@ def _column_values(column: pa.Array) -> Sequence[Any]:
     plain = integer_flags(values) == 0
     valid = column.is_valid().to_pylist()
     return [
-        ColumnList(bits[end - length : end], 0 if plain else integer_flags(values[end - length : end]))
-        if ok
-        else None
-        for end, length, ok in zip(ends.tolist(), lengths.tolist(), valid, strict=True)
+        Ids(bits[begin:end], 0 if plain else integer_flags(values[begin:end]), begin) if ok else None
+        for begin, end, ok in zip((ends - lengths).tolist(), ends.tolist(), valid, strict=True)
     ]

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from kvcap.errors import RecordError
 from kvcap.formats.base import MAX_EXAMPLES, ReadOptions, ReadReport, TimestampUnit
@@ -71,7 +70,7 @@ class Assembler:
         self._weight = 0
         self._rows: list[Row] = []
         self._times: list[int | None] = []
-        self._ids: list[NDArray[np.uint64]] = []
+        self._ids: list[Ids] = []
         self._lengths: list[int] = []
         self._pools: list[str | None] = []
         self._paths: list[str] = []
@@ -126,8 +125,8 @@ class Assembler:
         if self.kind != "request_json":
             ids = self._ids_of(row)
             self._ids.append(ids)
-            self._weight += ids.size
-            self._complete_length(row, ids.size, path)
+            self._weight += ids.values.size
+            self._complete_length(row, ids.values.size, path)
         row.kept = kept
         self._rows.append(row)
         self._times.append(time_us)
@@ -149,7 +148,7 @@ class Assembler:
             raise FieldError(self._pool, f"is {found}, expected a value, since it names the pool")
         return value if type(value) is str else str(value)
 
-    def _ids_of(self, row: Row) -> NDArray[np.uint64]:
+    def _ids_of(self, row: Row) -> Ids:
         ids = row.ids
         if isinstance(ids, Ids):
             if ids.values.size and self._id_type is str:
@@ -166,20 +165,19 @@ class Assembler:
                     f"holds an id that is {now} where one before is {before}, expected ids that are either "
                     "signed or unsigned 64-bit integers throughout",
                 )
-            values = ids.values
         else:
             if self._id_type is int:
                 raise FieldError(
                     self._id_field(row), "holds strings, expected integers as in the records before"
                 )
             names = ids or ()
-            values = np.fromiter(map(self._number_of, names), dtype=np.uint64, count=len(names))
+            ids = Ids(np.fromiter(map(self._number_of, names), dtype=np.uint64, count=len(names)))
             flags = self._id_flags
         self._check_block_size(row)
         self._id_flags = flags
-        if values.size:
-            self._id_type = int if isinstance(ids, Ids) else str
-        return values
+        if ids.values.size:
+            self._id_type = int if isinstance(row.ids, Ids) else str
+        return ids
 
     def _number_of(self, name: str) -> int:
         # Not numbered as they appear: logs that are converted apart are replayed together.
@@ -262,28 +260,24 @@ class Assembler:
         if self.kind == "token_ids":
             return [
                 list_array(self._ids, TOKEN_IDS),
-                list_array(
-                    [None if row.output_ids is None else row.output_ids.values for row in rows], TOKEN_IDS
-                ),
+                list_array([row.output_ids for row in rows], TOKEN_IDS),
             ]
         self._count_lengths(rows)
         return [list_array(self._ids, HASH_IDS), list_array(self._weights(rows), BLOCK_TOKENS)]
 
-    def _weights(self, rows: list[Row]) -> list[NDArray[np.uint64] | None]:
+    def _weights(self, rows: list[Row]) -> list[Ids | None]:
         """Return tokens per block where any record has them: then the others have the usual ones."""
         if all(row.block_tokens is None for row in rows):
             return [None] * len(rows)
         return [
-            usual_weights(ids.size, row.input_length or 0, row.block_size or 1)
-            if row.block_tokens is None
-            else row.block_tokens.values
+            row.block_tokens or usual_weights(ids.values.size, row.input_length or 0, row.block_size or 1)
             for row, ids in zip(rows, self._ids, strict=True)
         ]
 
     def _count_lengths(self, rows: list[Row]) -> None:
         """Compare the ids of each request with what its length can fill."""
         plain = [index for index, row in enumerate(rows) if row.block_tokens is None]
-        count = np.array([self._ids[index].size for index in plain], dtype=np.int64)
+        count = np.array([self._ids[index].values.size for index in plain], dtype=np.int64)
         length = np.array([rows[index].input_length for index in plain], dtype=np.int64)
         size = np.array([rows[index].block_size for index in plain], dtype=np.int64)
         full, partial = length // np.maximum(size, 1), length % np.maximum(size, 1) > 0

@@ -42,7 +42,7 @@ class ReadOptions:
     sort_by_time
         Order requests by timestamp, stably, in place of file order.
     threads
-        Workers that read and parse; None takes one per core.
+        Threads that read and replay; None takes one per core.
     """
 
     input_format: str | None = None

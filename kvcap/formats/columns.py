@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kvcap.errors import UsageError
-from kvcap.formats.rows import INT64_MAX, INT64_MIN, FieldError, show
+from kvcap.formats.rows import INT64_MAX, INT64_MIN, FieldError, Ids, show
 from kvcap.schema import PAYLOAD_COLUMNS, REQUEST_COLUMNS
 
 _RESERVED = {field.name for field in REQUEST_COLUMNS} | {
@@ -84,14 +84,35 @@ def _type_of(values: list[Any]) -> pa.DataType:
     return pa.string()
 
 
-def list_array(parts: Sequence[NDArray[np.generic] | None], type_: pa.ListType) -> Any:
-    """Return a list array of arrays, or of nulls."""
-    if all(part is None for part in parts):
+def list_array(parts: Sequence[Ids | None], type_: pa.ListType) -> Any:
+    """Return a list array of integers, or of nulls."""
+    present = [part for part in parts if part is not None]
+    if not present:
         return pa.nulls(len(parts), type_)
     offsets = np.zeros(len(parts) + 1, dtype=np.int32)
-    np.cumsum([0 if part is None else part.size for part in parts], out=offsets[1:])
-    present = [part for part in parts if part is not None]
-    values = np.concatenate(present).astype(np.dtype(str(type_.value_type)), copy=False)
-    nulls = np.array([part is None for part in parts])
-    mask = pa.array(nulls) if nulls.any() else None
+    np.cumsum([0 if part is None else part.values.size for part in parts], out=offsets[1:])
+    values = np.concatenate(_stretches(present)).astype(np.dtype(str(type_.value_type)), copy=False)
+    mask = None if len(present) == len(parts) else pa.array([part is None for part in parts])
     return pa.ListArray.from_arrays(offsets, pa.array(values), type=type_, mask=mask)
+
+
+def _stretches(parts: Sequence[Ids]) -> list[NDArray[np.uint64]]:
+    """Return the values of parts, those that stand side by side in one array in one piece.
+
+    Copying takes and frees the interpreter lock for each piece, for which other threads are waiting.
+    """
+    pieces: list[NDArray[np.uint64]] = []
+    array: NDArray[Any] | None = None
+    begin, end = 0, None
+    for part in parts:
+        base = part.values.base
+        if base is not None and base is array and part.begin is not None and part.begin == end:
+            end += part.values.size
+            # What they are a view of may hold signed integers.
+            pieces[-1] = base[begin:end].view(np.uint64)
+            continue
+        pieces.append(part.values)
+        array, end = base, None
+        if part.begin is not None:
+            begin, end = part.begin, part.begin + part.values.size
+    return pieces

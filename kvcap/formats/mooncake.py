@@ -229,7 +229,7 @@ def _weights(row: Row, size: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
     if row.block_tokens is not None:
         return row.block_tokens.values
     count = row.ids.values.size if isinstance(row.ids, Ids) else len(row.ids or ())
-    return usual_weights(count, row.input_length or 0, size)
+    return usual_weights(count, row.input_length or 0, size).values
 
 
 def _is_session_row(record: Any) -> bool:

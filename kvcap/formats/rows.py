@@ -41,10 +41,14 @@ def number_of_name(name: str) -> int:
 
 @dataclass(slots=True)
 class Ids:
-    """Integers of 64 bits, as uint64, with the flags of :mod:`kvcap.kernels.json_arrays`."""
+    """Integers of 64 bits, as uint64, with the flags of :mod:`kvcap.kernels.json_arrays`.
+
+    ``begin`` is where they begin in the array that they are a view of, None where that is not known.
+    """
 
     values: NDArray[np.uint64]
     flags: int = 0
+    begin: int | None = None
 
     @classmethod
     def empty(cls) -> Ids:
@@ -158,7 +162,8 @@ class CutValues(Values):
         """Return a list of integers of 64 bits, signed or unsigned."""
         if type(value) is list and len(value) == 1 and type(value[0]) is int:
             k = value[0]
-            return Ids(self._values[self._offsets[k] : self._offsets[k + 1]], self._flags[k])
+            begin = self._offsets[k]
+            return Ids(self._values[begin : self._offsets[k + 1]], self._flags[k], begin)
         return Values.integers(self, value, field)
 
 
@@ -191,10 +196,10 @@ def _from_python(value: list[int]) -> Ids:
     return Ids(np.array(value, dtype=np.uint64), flags)
 
 
-def usual_weights(count: int, input_length: int, block_size: int) -> NDArray[np.uint64]:
+def usual_weights(count: int, input_length: int, block_size: int) -> Ids:
     """Return the tokens of each block of a request: all full, the last one with what is left, at least 1."""
     left = input_length - block_size * np.arange(count, dtype=np.int64)
-    return np.clip(left, 1, block_size).astype(np.uint64)
+    return Ids(np.clip(left, 1, block_size).astype(np.uint64))
 
 
 def show(value: Any) -> str:

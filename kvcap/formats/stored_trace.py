@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 
 from kvcap.errors import EmptyTraceError, SchemaError, UsageError
 from kvcap.formats.base import ReadOptions, ReadReport
-from kvcap.formats.parallel import close_batches
+from kvcap.formats.parallel import ahead, close_batches, default_threads
 from kvcap.formats.parquet_files import open_parquet, read_provenance, read_schema_name, row_group_sizes
 from kvcap.formats.sorting import sorted_by_time
 from kvcap.formats.sources import Source, is_parquet
@@ -133,15 +134,17 @@ class StoredTrace:
         if self._options.pool is not None and self._options.pool not in columns:
             columns.append(self._options.pool)
         last: int | None = None
-        for part in self._parts:
-            for batch in part.read(columns, payload):
+        threads = self._options.threads or default_threads()
+        stored = ((part.name, batch) for part in self._parts for batch in part.read(columns, payload))
+        with closing(ahead(stored, threads - 1)) as batches:
+            for name, batch in batches:
                 left = (
                     batch.num_rows if wanted is None else min(batch.num_rows, wanted - self.report.requests)
                 )
                 if left == 0:
                     continue
-                converted = self._convert(batch.slice(0, left), part.name)
-                last = self._count(converted, last, part.name)
+                converted = self._convert(batch.slice(0, left), name)
+                last = self._count(converted, last, name)
                 yield converted
                 if wanted is not None and self.report.requests >= wanted:
                     return

@@ -116,12 +116,18 @@ def sql_directory() -> Path:
 
 
 @cache
+def query_names() -> tuple[str, ...]:
+    """Return the names of all named queries, ascending."""
+    stems = (path.stem for path in sql_directory().glob("*.sql"))
+    return tuple(sorted(stem for stem in stems if not stem.startswith("_")))
+
+
 def list_queries() -> tuple[NamedQuery, ...]:
     """Return every named query, by name."""
-    files = sorted(path for path in sql_directory().glob("*.sql") if not path.stem.startswith("_"))
-    return tuple(_parse(path.stem, path.read_text(encoding="utf-8")) for path in files)
+    return tuple(load_query(name) for name in query_names())
 
 
+@cache
 def load_query(name: str) -> NamedQuery:
     """Return a query by name.
 
@@ -130,11 +136,9 @@ def load_query(name: str) -> NamedQuery:
     UsageError
         If there is none of that name.
     """
-    for query in list_queries():
-        if query.name == name:
-            return query
-    names = ", ".join(query.name for query in list_queries())
-    raise UsageError(f"there is no query {name!r}, expected one of {names}")
+    if name not in query_names():
+        raise UsageError(f"there is no query {name!r}, expected one of {', '.join(query_names())}")
+    return _parse(name, (sql_directory() / f"{name}.sql").read_text(encoding="utf-8"))
 
 
 @cache
@@ -144,10 +148,18 @@ def setup_sql() -> str:
 
 
 @cache
-def definitions() -> dict[str, str]:
-    """Return what makes each macro, view and named query, by name."""
-    found = {match["name"]: match[0] for match in _DEFINITION.finditer(setup_sql())}
-    return {**found, **{query.name: query.macro_sql for query in list_queries()}}
+def _setup_statements() -> dict[str, str]:
+    return {match["name"]: match[0] for match in _DEFINITION.finditer(setup_sql())}
+
+
+def defined_names() -> set[str]:
+    """Return the names of all macros, views and named queries."""
+    return {*_setup_statements(), *query_names()}
+
+
+def definition(name: str) -> str:
+    """Return the statements that make a macro, a view or a named query."""
+    return _setup_statements().get(name) or load_query(name).macro_sql
 
 
 def _parse(name: str, text: str) -> NamedQuery:

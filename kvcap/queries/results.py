@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,11 +11,11 @@ import duckdb
 import pyarrow as pa
 
 from kvcap.errors import QueryError, SchemaError
-from kvcap.queries.library import definitions, load_query
+from kvcap.queries.library import defined_names, definition, load_query
 from kvcap.queries.run_info import RunInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
 
 RUN_FILE: Final = "run.json"
@@ -40,19 +41,23 @@ class Results:
         What was replayed, and how.
     tables
         Arrow tables, or Parquet files, by name.
+    threads
+        How many threads a query may use; None takes one per core.
     """
 
-    def __init__(self, run: RunInfo, tables: Mapping[str, pa.Table | Path]) -> None:
+    def __init__(
+        self, run: RunInfo, tables: Mapping[str, pa.Table | Path], threads: int | None = None
+    ) -> None:
         self.run = run
         self._tables = dict(tables)
-        self._connection = duckdb.connect(":memory:")
+        self._connection = duckdb.connect(":memory:", config={} if threads is None else {"threads": threads})
         for name, table in self._tables.items():
             if isinstance(table, Path):
                 self._connection.read_parquet(str(table)).create_view(name)
             else:
                 self._connection.register(name, table)
         self._connection.register("run", run_table(run))
-        self._undefined = dict(definitions())
+        self._undefined = defined_names()
 
     def __enter__(self) -> Results:
         return self
@@ -104,27 +109,44 @@ class Results:
 
     def _execute(self, label: str, text: str, parameters: Mapping[str, Any] | None) -> pa.Table:
         self._define_names_in(text)
-        try:
+        with _mapped_errors(label):
             relation = self._connection.sql(text, params=dict(parameters) if parameters else None)
             return pa.table({}) if relation is None else relation.to_arrow_table()
-        except duckdb.Error as error:
-            raise QueryError(label, str(error).splitlines()[0] if str(error) else repr(error)) from error
 
     def _define_names_in(self, text: str) -> None:
         """Create the macros and views that a text names; all of them would take longer than most answers."""
-        for name in set(re.findall(r"\w+", text.lower())) & self._undefined.keys():
-            statement = self._undefined.pop(name, None)
-            if statement is None:
+        for name in set(re.findall(r"\w+", text.lower())) & self._undefined:
+            if name not in self._undefined:
                 continue
+            # First of all, since its own text names it.
+            self._undefined.remove(name)
             try:
-                self._execute(name, statement, None)
+                statements = definition(name)
+                self._define_names_in(statements)
+                with _mapped_errors(name):
+                    self._connection.execute(statements)
             except QueryError:
-                self._undefined[name] = statement
+                self._undefined.add(name)
                 raise
 
 
-def open_results(directory: str | Path) -> Results:
+@contextmanager
+def _mapped_errors(label: str) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        raise QueryError(label, str(error).splitlines()[0] if str(error) else repr(error)) from error
+
+
+def open_results(directory: str | Path, threads: int | None = None) -> Results:
     """Open what ``kvcap replay --out`` wrote.
+
+    Parameters
+    ----------
+    directory
+        Where it stands.
+    threads
+        How many threads a query may use; None takes one per core.
 
     Raises
     ------
@@ -148,7 +170,7 @@ def open_results(directory: str | Path) -> Results:
     missing = [name for name in ("requests", "reuse_runs", "curve") if name not in present]
     if missing:
         raise SchemaError(str(directory), f"{missing[0]}.parquet", "no such file")
-    return Results(run, present)
+    return Results(run, present, threads)
 
 
 def run_table(run: RunInfo) -> pa.Table:

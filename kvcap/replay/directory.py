@@ -75,8 +75,8 @@ class ResultsDirectory:
                 sink.write(batch)
         return path
 
-    def commit(self, run: RunInfo, tables: dict[str, pa.Table]) -> Results:
-        """Write the tables, put the directory in place and open it."""
+    def commit(self, run: RunInfo, tables: dict[str, pa.Table], threads: int | None = None) -> Results:
+        """Write the tables, put the directory in place and open it for queries of so many threads."""
         if self._trace is not None:
             self._trace.__exit__(None, None, None)
         for name, table in tables.items():
@@ -90,7 +90,7 @@ class ResultsDirectory:
             shutil.rmtree(old)
         else:
             self._partial.rename(self._target)
-        return open_results(self._target)
+        return open_results(self._target, threads)
 
 
 def _umask() -> int:

@@ -66,12 +66,12 @@ def replay_trace(
         raise UsageError("this log holds text: give --tokenizer to replay it, or run `kvcap tokenize` first")
     if out is None:
         run, tables = _replayed(trace, options, pool_column, None, progress, threads)
-        return Results(run, tables)
+        return Results(run, tables, threads)
     from kvcap.replay.directory import ResultsDirectory
 
     with ResultsDirectory(out, trace.schema, force=force) as directory:
         run, tables = _replayed(trace, options, pool_column, directory, progress, threads)
-        return directory.commit(run, tables)
+        return directory.commit(run, tables, threads)
 
 
 def _replayed(
@@ -162,7 +162,8 @@ def _observed(
 ) -> Generator[tuple[pa.RecordBatch, KeyedRequests], None, None]:
     """Yield the batches of a trace and their keys, keeping and counting them on the way."""
     n_requests = 0
-    with closing(ahead(keyed_batches(trace.batches(), keyer), threads)) as batches:
+    # Two threads are busy with reading, in which this one takes part.
+    with closing(ahead(keyed_batches(trace.batches(), keyer), threads - 2)) as batches:
         for batch, keyed in batches:
             if pool_column is not None:
                 _check_pools(batch, pool_column, trace.report)

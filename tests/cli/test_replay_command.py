@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+import kvcap
 from kvcap.cli import main
 
 Run = Callable[..., tuple[int, str, str]]
@@ -287,3 +288,21 @@ def test_version_and_module_entry_point() -> None:
         [sys.executable, "-m", "kvcap", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("kvcap ")
+
+
+def test_threads_bound_the_pools_of_all_libraries(tmp_path: Path, trace: Path) -> None:
+    program = """
+import sys
+from kvcap.cli import main
+
+main(sys.argv[1:])
+import polars, pyarrow
+print(pyarrow.cpu_count(), polars.thread_pool_size())
+"""
+    arguments = ["replay", str(trace), "--threads", "3", "--quiet", "--output", str(tmp_path / "answer")]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["3", "3"]
+    with kvcap.replay(str(trace), reading=kvcap.ReadOptions(threads=3)) as results:
+        assert results.sql("SELECT current_setting('threads') AS n")["n"].to_pylist() == [3]

@@ -348,7 +348,7 @@ def test_closing_a_trace_early_stops_its_threads(tmp_path: Path, monkeypatch: py
     next(iter(trace.batches()))
     trace.close()
     names = [thread.name for thread in threading.enumerate()]
-    assert not [name for name in names if name.startswith(("kvcap-parse", "kvcap-read"))]
+    assert not [name for name in names if name.startswith("kvcap-work")]
 
 
 def test_tables_in_memory_are_sources() -> None:

@@ -45,7 +45,7 @@ def test_items_are_drawn_ahead_in_order_and_not_without_bound() -> None:
             drawn.append(number)
             yield number
 
-    stream = ahead(items(), 2)
+    stream = ahead(items(), 1)
     assert next(stream) == 0
     time.sleep(0.3)
     assert 1 < len(drawn) < 20
@@ -57,7 +57,7 @@ def test_an_error_of_the_source_comes_out_where_it_happened() -> None:
         yield 1
         raise TraceError("log.jsonl", "is damaged")
 
-    stream = ahead(items(), 2)
+    stream = ahead(items(), 1)
     assert next(stream) == 1
     with pytest.raises(TraceError, match="is damaged"):
         next(stream)
@@ -65,7 +65,7 @@ def test_an_error_of_the_source_comes_out_where_it_happened() -> None:
 
 def test_stopping_leaves_no_thread_behind() -> None:
     before = threading.active_count()
-    stream = ahead(iter(range(10**9)), 3)
+    stream = ahead(iter(range(10**9)), 1)
     next(stream)
     stream.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before

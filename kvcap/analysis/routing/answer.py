@@ -188,7 +188,7 @@ def _one_stream(
 ) -> Generator[pa.RecordBatch, None, None]:
     index = trace.schema.get_field_index("pool")
     n_requests = 0
-    with closing(ahead(trace.batches(), threads)) as batches:
+    with closing(ahead(trace.batches(), threads - 2)) as batches:
         for batch in batches:
             yield batch.set_column(index, trace.schema.field(index), pa.nulls(batch.num_rows, pa.string()))
             n_requests += batch.num_rows

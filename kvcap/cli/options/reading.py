@@ -71,7 +71,7 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
         "--threads",
         type=whole_number(1),
         metavar="N",
-        help="workers that read and parse (default: one per core)",
+        help="threads that read and replay (default: one per core)",
     )
 
 
