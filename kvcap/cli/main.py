@@ -32,11 +32,7 @@ COMMANDS: Final = (
 """Commands in the order of ``--help``; each is a module of :mod:`kvcap.cli.commands`."""
 
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 200_000
-_POOL_SIZES: Final = {
-    "polars": "POLARS_MAX_THREADS",
-    "pyarrow": "OMP_NUM_THREADS",
-    "numpy": "OPENBLAS_NUM_THREADS",
-}
+_POOL_SIZES: Final = {"polars": "POLARS_MAX_THREADS", "pyarrow": "OMP_NUM_THREADS"}
 """The environment variables by which libraries size their pools of threads."""
 
 
@@ -103,6 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _limit_threads(threads: int | None) -> None:
     """Bound the pools that libraries make when they are imported; others are bounded where they are used."""
+    # Nothing here is linear algebra, and a thread on every core for it takes longer than a small replay.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for library, variable in _POOL_SIZES.items():
         if threads is not None and library not in sys.modules:
             os.environ[variable] = str(threads)

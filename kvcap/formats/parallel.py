@@ -99,7 +99,7 @@ class _SharedWork(Generic[_Item, _Result]):
         """Draw and compute until nothing is left or wanted."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._is_ended or self._has_room())
+                self._changed.wait_for(lambda: self._is_ended or self._may_draw())
                 if self._is_ended:
                     return
                 self._is_drawing = True
@@ -130,10 +130,8 @@ class _SharedWork(Generic[_Item, _Result]):
             self._changed.notify_all()
 
     def _may_draw(self) -> bool:
-        return not self._is_drawing and not self._is_ended
-
-    def _has_room(self) -> bool:
-        return self._may_draw() and len(self._pending) < self._most_items
+        has_room = len(self._pending) < self._most_items
+        return has_room and not self._is_drawing and not self._is_ended
 
     def _is_next_known(self) -> bool:
         """Whether the next result is there, or it is certain that there is none."""

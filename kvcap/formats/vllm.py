@@ -31,6 +31,7 @@ _LINE: Final = re.compile(
     rb"^.*?(?P<month>\d\d)-(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d) .*?\]\s+"
     rb"(?:Received request (?P<received>[^\s:]+):|Request (?P<details>\S+) details:) "
 )
+_EVENTS: Final = (b"Received request ", b" details: ")
 _MARK: Final = b"prompt_token_ids: "
 _END: Final = (b", prompt_embeds shape:", b", lora_request:")
 _YEAR: Final = "2000"
@@ -98,11 +99,17 @@ class _DetailsFirst:
         return row
 
 
+def _is_request_line(line: Any) -> bool:
+    # The pattern looks for a date at every byte: slow on long lines of any other log.
+    is_candidate = isinstance(line, bytes) and any(event in line for event in _EVENTS)
+    return is_candidate and _LINE.match(line) is not None
+
+
 VLLM: Final = Dialect(
     name="vllm",
     summary="vLLM server logs with prompt_token_ids (--enable-log-requests, DEBUG on new versions)",
     kind="token_ids",
-    matches=lambda line: isinstance(line, bytes) and _LINE.match(line) is not None,
+    matches=_is_request_line,
     read=_read,
     sequencer=_DetailsFirst,
     decode=_decode,

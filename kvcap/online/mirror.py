@@ -159,11 +159,16 @@ class _Service:
     """One connection to ``kvcap serve``, for one thread."""
 
     def __init__(self, url: str, api_key: str | None, timeout_s: float) -> None:
-        address = urlsplit(url)
+        refused = UsageError(f"the mirror's url is {url!r}, expected one such as http://localhost:8080")
+        try:
+            address = urlsplit(url)
+            port = address.port
+        except ValueError as error:
+            raise refused from error
         if address.scheme not in ("http", "https") or not address.hostname:
-            raise UsageError(f"the mirror's url is {url!r}, expected one such as http://localhost:8080")
+            raise refused
         kind = HTTPSConnection if address.scheme == "https" else HTTPConnection
-        self._connection = kind(address.hostname, address.port, timeout=timeout_s)
+        self._connection = kind(address.hostname, port, timeout=timeout_s)
         self._prefix = address.path.rstrip("/")
         self._headers = {"content-type": "application/json"}
         if api_key is not None:

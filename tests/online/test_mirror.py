@@ -147,7 +147,9 @@ def test_lifespan_and_websockets_are_the_engines() -> None:
     assert seen == ["lifespan", "websocket"]
 
 
-@pytest.mark.parametrize("url", ["localhost:8080", "ftp://localhost", "http://"])
+@pytest.mark.parametrize(
+    "url", ["localhost:8080", "ftp://localhost", "http://", "http://a:80800", "http://[1"]
+)
 def test_urls_that_are_none_are_refused(url: str) -> None:
     with pytest.raises(UsageError, match="expected one such as"):
         Mirror(engine, url)
