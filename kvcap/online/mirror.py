@@ -19,9 +19,9 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from kvcap.errors import UsageError
+from kvcap.http_address import parse_http_address
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -159,17 +159,12 @@ class _Service:
     """One connection to ``kvcap serve``, for one thread."""
 
     def __init__(self, url: str, api_key: str | None, timeout_s: float) -> None:
-        refused = UsageError(f"the mirror's url is {url!r}, expected one such as http://localhost:8080")
-        try:
-            address = urlsplit(url)
-            port = address.port
-        except ValueError as error:
-            raise refused from error
-        if address.scheme not in ("http", "https") or not address.hostname:
-            raise refused
-        kind = HTTPSConnection if address.scheme == "https" else HTTPConnection
-        self._connection = kind(address.hostname, port, timeout=timeout_s)
-        self._prefix = address.path.rstrip("/")
+        address = parse_http_address(url)
+        if address is None:
+            raise UsageError(f"the mirror's url is {url!r}, expected one such as http://localhost:8080")
+        kind = HTTPSConnection if address.is_https else HTTPConnection
+        self._connection = kind(address.host, address.port, timeout=timeout_s)
+        self._prefix = address.path
         self._headers = {"content-type": "application/json"}
         if api_key is not None:
             self._headers["authorization"] = f"Bearer {api_key}"

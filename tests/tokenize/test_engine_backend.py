@@ -307,7 +307,7 @@ def test_what_is_wrong_with_the_server_is_no_error_of_a_request(serve: Any, conn
 
 
 @pytest.mark.parametrize(
-    "url", ["localhost:8000", "ftp://host", "http://", "http://host:port", "http://host:0"]
+    "url", ["localhost:8000", "ftp://host", "http://", "http://host:port", "http://host:0", "http://[1"]
 )
 def test_an_address_that_is_none_is_refused(connect: Any, url: str) -> None:
     with pytest.raises(UsageError, match="expected an address such as http://localhost:8000"):

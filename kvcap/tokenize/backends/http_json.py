@@ -6,11 +6,11 @@ import http.client
 import threading
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import orjson
 
 from kvcap.errors import UsageError
+from kvcap.http_address import parse_http_address
 
 _MEDIA_TYPE: Final = "application/json"
 
@@ -60,17 +60,13 @@ class JsonClient:
     """
 
     def __init__(self, url: str, api_key: str | None, timeout_s: float) -> None:
-        parts = urlsplit(url)
-        try:
-            port = parts.port
-        except ValueError:
-            port = 0
-        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        address = parse_http_address(url)
+        if address is None:
             raise UsageError(f"--engine-url is {url!r}, expected an address such as http://localhost:8000")
         self.url = url.rstrip("/").removesuffix("/v1")
-        self._prefix = parts.path.rstrip("/").removesuffix("/v1")
-        self._address = (parts.hostname, port)
-        self._is_https = parts.scheme == "https"
+        self._prefix = address.path.removesuffix("/v1")
+        self._address = (address.host, address.port)
+        self._is_https = address.is_https
         self._timeout_s = timeout_s
         self._headers = {"Accept": _MEDIA_TYPE}
         if api_key:
