@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import duckdb
 
-from kvcap.errors import OutputExistsError, QueryError
+from kvcap.errors import OutputExistsError
 from kvcap.queries.library import list_queries, setup_sql
+from kvcap.queries.results import mapped_errors
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -46,10 +47,8 @@ def write_database(results: Results, path: str | PathLike[str], *, force: bool =
         raise OutputExistsError(path)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
         partial = Path(folder) / target.name
-        try:
+        with mapped_errors(str(path)):
             _write(results, partial)
-        except duckdb.Error as error:
-            raise QueryError(str(path), str(error).splitlines()[0]) from error
         partial.replace(target)
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import duckdb
 import pyarrow as pa
 
-from kvcap.errors import QueryError, SchemaError
-from kvcap.queries.results import RUN_FILE, TABLE_NAMES, open_results, run_table
+from kvcap.errors import SchemaError
+from kvcap.queries.results import RUN_FILE, TABLE_NAMES, mapped_errors, open_results, run_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,11 +100,9 @@ class History:
         QueryError
             If it does not parse or run.
         """
-        try:
+        with mapped_errors(text):
             relation = self._connection.sql(text, params=dict(parameters) if parameters else None)
             return pa.table({}) if relation is None else relation.to_arrow_table()
-        except duckdb.Error as error:
-            raise QueryError(text, str(error).splitlines()[0] if str(error) else repr(error)) from error
 
     def query(self, name: str, **parameters: object) -> pa.Table:
         """Run a named query for each day and return all rows, ``day`` first.

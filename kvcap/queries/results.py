@@ -109,7 +109,7 @@ class Results:
 
     def _execute(self, label: str, text: str, parameters: Mapping[str, Any] | None) -> pa.Table:
         self._define_names_in(text)
-        with _mapped_errors(label):
+        with mapped_errors(label):
             relation = self._connection.sql(text, params=dict(parameters) if parameters else None)
             return pa.table({}) if relation is None else relation.to_arrow_table()
 
@@ -123,7 +123,7 @@ class Results:
             try:
                 statements = definition(name)
                 self._define_names_in(statements)
-                with _mapped_errors(name):
+                with mapped_errors(name):
                     self._connection.execute(statements)
             except QueryError:
                 self._undefined.add(name)
@@ -131,7 +131,8 @@ class Results:
 
 
 @contextmanager
-def _mapped_errors(label: str) -> Iterator[None]:
+def mapped_errors(label: str) -> Iterator[None]:
+    """Turn what DuckDB raises into :class:`QueryError`, with the first line of its text."""
     try:
         yield
     except duckdb.Error as error:
