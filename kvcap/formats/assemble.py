@@ -71,7 +71,6 @@ class Assembler:
         self._rows: list[Row] = []
         self._times: list[int | None] = []
         self._ids: list[Ids] = []
-        self._lengths: list[int] = []
         self._pools: list[str | None] = []
         self._paths: list[str] = []
 

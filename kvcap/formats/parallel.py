@@ -14,6 +14,9 @@ from typing import Final, Generic, TypeVar
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
+READING_THREADS: Final = 2
+"""So many are busy with reading a log, in which whoever draws its batches takes part; more are to spare."""
+
 _MOST_ITEMS_AHEAD: Final = 3
 _SECONDS_TO_STOP: Final = 1.0
 """How long the end waits for threads; one that reads from a pipe may never come back."""

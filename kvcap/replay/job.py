@@ -18,7 +18,7 @@ import pyarrow as pa
 from kvcap._version import __version__
 from kvcap.blocks import DEFAULT_PARTIAL_BLOCK, UNKNOWN_TOKENS, BlockKeyer, BlockOptions, KeyedRequests
 from kvcap.errors import EmptyTraceError, TraceError, UsageError
-from kvcap.formats.parallel import ahead, default_threads
+from kvcap.formats.parallel import READING_THREADS, ahead, default_threads
 from kvcap.kernels._jit import kernel_threads
 from kvcap.kernels.run_tables import leading_parts, runs_within
 from kvcap.queries import ReadAccount, Results, Rules, RunInfo, resolve_capacities
@@ -162,8 +162,7 @@ def _observed(
 ) -> Generator[tuple[pa.RecordBatch, KeyedRequests], None, None]:
     """Yield the batches of a trace and their keys, keeping and counting them on the way."""
     n_requests = 0
-    # Two threads are busy with reading, in which this one takes part.
-    with closing(ahead(keyed_batches(trace.batches(), keyer), threads - 2)) as batches:
+    with closing(ahead(keyed_batches(trace.batches(), keyer), threads - READING_THREADS)) as batches:
         for batch, keyed in batches:
             if pool_column is not None:
                 _check_pools(batch, pool_column, trace.report)

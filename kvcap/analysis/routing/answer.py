@@ -17,7 +17,7 @@ from kvcap.analysis.routing.deal import Stream, deal, has_sessions, window_start
 from kvcap.analysis.routing.options import POLICIES, Policy, RouteOptions
 from kvcap.errors import UsageError
 from kvcap.formats import ReadOptions, open_table, open_trace
-from kvcap.formats.parallel import ahead, default_threads
+from kvcap.formats.parallel import READING_THREADS, ahead, default_threads
 from kvcap.kernels.curve import hit_curve, hits_at, smallest_capacity
 from kvcap.kernels.dealt_runs import dealt_runs, held_blocks, weigh_runs
 from kvcap.kernels.run_tables import WeightedRuns, leading_parts
@@ -188,7 +188,7 @@ def _one_stream(
 ) -> Generator[pa.RecordBatch, None, None]:
     index = trace.schema.get_field_index("pool")
     n_requests = 0
-    with closing(ahead(trace.batches(), threads - 2)) as batches:
+    with closing(ahead(trace.batches(), threads - READING_THREADS)) as batches:
         for batch in batches:
             yield batch.set_column(index, trace.schema.field(index), pa.nulls(batch.num_rows, pa.string()))
             n_requests += batch.num_rows
