@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 SCHEMA_KEY: Final = b"kvcap.schema"
 PROVENANCE_KEY: Final = b"kvcap.provenance"
 
@@ -20,7 +20,27 @@ TableName = Literal["trace", "requests", "reuse_runs", "curve", "policies", "pol
 TIMESTAMP: Final = pa.timestamp("us")
 TOKEN_IDS: Final = pa.list_(pa.uint32())
 HASH_IDS: Final = pa.list_(pa.uint64())
+MEDIA_HASHES: Final = pa.list_(pa.uint64())
+MEDIA_OFFSETS: Final = pa.list_(pa.int32())
 BLOCK_TOKENS: Final = pa.list_(pa.int32())
+
+LOGGED_COLUMNS: Final[tuple[pa.Field, ...]] = (
+    pa.field("namespace", pa.string()),
+    pa.field("media_hashes", MEDIA_HASHES),
+    pa.field("media_offsets", MEDIA_OFFSETS),
+    pa.field("observed_cached_tokens", pa.int64()),
+    pa.field("instance", pa.string()),
+    pa.field("queue_us", pa.int64()),
+    pa.field("ttft_us", pa.int64()),
+    pa.field("duration_us", pa.int64()),
+)
+"""What a log may say of a request beside its prompt; null where it does not. Since version 2.
+
+``namespace`` is what besides tokens must agree for two prefixes to be the same. ``media_hashes`` are digests
+of images and the like, ``media_offsets`` the tokens at which they stand (null: somewhere).
+``observed_cached_tokens`` were served from a cache, by ``instance``; ``queue_us``, ``ttft_us`` and
+``duration_us`` end the wait, the first token and the answer, all counted from ``timestamp``, the arrival.
+"""
 
 REQUEST_COLUMNS: Final[tuple[pa.Field, ...]] = (
     pa.field("request_id", pa.int64(), nullable=False),
@@ -31,6 +51,7 @@ REQUEST_COLUMNS: Final[tuple[pa.Field, ...]] = (
     pa.field("input_length", pa.int64()),
     pa.field("output_length", pa.int64()),
     pa.field("block_size", pa.int32()),
+    *LOGGED_COLUMNS,
 )
 """Columns of every trace, before its payload."""
 
@@ -66,6 +87,7 @@ REQUESTS: Final = pa.schema(
         pa.field("ceiling_tokens", pa.int64(), nullable=False),
         pa.field("required_blocks", pa.int64(), nullable=False),
         pa.field("measured", pa.bool_(), nullable=False),
+        *LOGGED_COLUMNS,
     ]
 )
 """One row per request; ``measured`` is false during warm-up. Kept columns follow.
@@ -130,6 +152,7 @@ POLICY_REQUESTS: Final = pa.schema(
         pa.field("reserved_blocks", pa.int64(), nullable=False),
         pa.field("request_id", pa.int64(), nullable=False),
         pa.field("hit_blocks", pa.int64(), nullable=False),
+        pa.field("hit_tokens", pa.int64(), nullable=False),
     ]
 )
 """Leading hits of every request, warm-up included, in every simulation; kept on demand."""

@@ -1,8 +1,7 @@
-"""The generated parts of README.md: transcripts of commands, and tables of options.
+"""The generated parts of README.md and of the pages beside the code.
 
-A block stands between ``<!-- transcript: kvcap ... -->``, ``<!-- commands: all -->``,
-``<!-- options: all -->`` or ``<!-- queries: all -->`` and ``<!-- end -->``. ``pytest tests/docs
---overwrite-docs`` writes them again.
+A block stands between ``<!-- transcript: kvcap ... -->``, ``<!-- commands: all -->`` or ``<!-- queries: all -->``
+and ``<!-- end -->``. ``pytest tests/docs --overwrite-docs`` writes them again.
 """
 
 from __future__ import annotations
@@ -19,14 +18,16 @@ from kvcap.cli import main
 from kvcap.cli.main import build_parser
 from kvcap.queries import list_queries
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+PAGES = [README, *sorted(ROOT.glob("kvcap/**/README.md")), *sorted(ROOT.glob("[ps]*/README.md"))]
 _BLOCK = re.compile(
-    r"<!-- (?P<kind>transcript|commands|options|queries): (?P<text>.+?) -->\n.*?<!-- end -->", re.DOTALL
+    r"<!-- (?P<kind>transcript|commands|queries): (?P<text>.+?) -->\n.*?<!-- end -->", re.DOTALL
 )
 
 
 def regenerated(text: str) -> str:
-    """Return README text with every generated block made anew."""
+    """Return a page with every generated block made anew."""
     return _BLOCK.sub(_block, text)
 
 
@@ -37,16 +38,10 @@ def commands() -> dict[str, argparse.ArgumentParser]:
     return dict(action.choices)
 
 
-def options(command: argparse.ArgumentParser) -> list[argparse.Action]:
-    """Return the options of a command but ``--help``."""
-    return [action for action in command._actions if action.option_strings and action.dest != "help"]
-
-
 def _block(match: re.Match[str]) -> str:
     makers = {
         "transcript": _transcript,
         "commands": _command_table,
-        "options": _option_tables,
         "queries": _query_table,
     }
     return f"<!-- {match['kind']}: {match['text']} -->\n{makers[match['kind']](match['text'])}<!-- end -->"
@@ -73,23 +68,3 @@ def _command_table(_which: str) -> str:
 def _query_table(_which: str) -> str:
     rows = [f"| `{query.name}` | {query.purpose} |" for query in list_queries()]
     return "\n".join(["| query | answers |", "|---|---|", *rows]) + "\n"
-
-
-def _option_tables(_which: str) -> str:
-    return "\n".join(_option_table(name, command) for name, command in commands().items() if options(command))
-
-
-def _option_table(name: str, command: argparse.ArgumentParser) -> str:
-    lines = ["| option | meaning |", "|---|---|"]
-    for action in options(command):
-        value = f" {action.metavar or '|'.join(map(str, action.choices or []))}" if action.nargs != 0 else ""
-        names = ", ".join(f"`{option}{value}`" for option in action.option_strings)
-        meaning = (action.help or "") % {"default": action.default}
-        lines.append(_escaped(f"| {names} | {meaning} |"))
-    table = "\n".join(lines)
-    return f"<details><summary><code>kvcap {name}</code></summary>\n\n{table}\n\n</details>\n"
-
-
-def _escaped(row: str) -> str:
-    """Escape bars inside code spans, which would end a cell."""
-    return re.sub(r"`[^`]*`", lambda code: code[0].replace("|", "\\|"), row)

@@ -46,7 +46,7 @@ class TransformedTrace:
         self._trace = trace
         self._anonymize = anonymize
         self._table = IdTable()
-        self._pools: dict[str, str] = {}
+        self._names: dict[str, dict[str, str]] = {"pool": {}, "namespace": {}, "instance": {}}
         self._keyer: BlockKeyer | None = None
         self._block_size = 0
         if trace.kind == "token_ids":
@@ -100,13 +100,14 @@ class TransformedTrace:
             return pa.nulls(batch.num_rows, field.type)
         if self._anonymize and field.name in ("session_id", "model"):
             return pa.nulls(batch.num_rows, field.type)
-        if self._anonymize and field.name == "pool":
-            names = batch.column("pool").to_pylist()
-            return pa.array([self._pool(name) for name in names], type=field.type)
+        if self._anonymize and field.name in self._names:
+            numbers_of = self._names[field.name]
+            names = batch.column(field.name).to_pylist()
+            renamed = [
+                None if name is None else numbers_of.setdefault(name, str(len(numbers_of))) for name in names
+            ]
+            return pa.array(renamed, type=field.type)
         return batch.column(field.name)
-
-    def _pool(self, name: str | None) -> str | None:
-        return None if name is None else self._pools.setdefault(name, str(len(self._pools)))
 
 
 def ids_and_offsets(column: Any) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:

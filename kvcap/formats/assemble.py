@@ -9,13 +9,22 @@ import numpy as np
 import pyarrow as pa
 
 from kvcap.errors import RecordError
-from kvcap.formats.base import MAX_EXAMPLES, ReadOptions, ReadReport, TimestampUnit
+from kvcap.formats.base import MAX_EXAMPLES, ReadOptions, ReadReport
 from kvcap.formats.columns import KeptColumn, list_array
 from kvcap.formats.dialect import Dialect
+from kvcap.formats.fields import NamedFields, TimestampUnit
 from kvcap.formats.rows import FieldError, Ids, Row, Skip, number_of_name, usual_weights
 from kvcap.formats.timestamps import to_microseconds
 from kvcap.kernels.json_flags import ABOVE_INT64, NEGATIVE
-from kvcap.schema import BLOCK_TOKENS, HASH_IDS, TIMESTAMP, TOKEN_IDS, TraceKind, trace_schema
+from kvcap.schema import (
+    BLOCK_TOKENS,
+    HASH_IDS,
+    LOGGED_COLUMNS,
+    TIMESTAMP,
+    TOKEN_IDS,
+    TraceKind,
+    trace_schema,
+)
 
 MAX_BATCH_IDS: Final = 1 << 20
 _IDS_PER_ROW: Final = 16
@@ -37,6 +46,8 @@ class Assembler:
         Unit of numeric timestamps.
     kept
         The kept columns.
+    named
+        The fields that the user named.
     """
 
     def __init__(
@@ -46,6 +57,7 @@ class Assembler:
         report: ReadReport,
         unit: TimestampUnit,
         kept: Sequence[KeptColumn],
+        named: NamedFields,
     ) -> None:
         self.kind: TraceKind = dialect.kind
         self.schema = trace_schema(dialect.kind, tuple(column.field for column in kept))
@@ -54,8 +66,10 @@ class Assembler:
         self._options = options
         self._unit = unit
         self._kept = tuple(kept)
+        self._named = named
+        self._stamped_at_end = options.fields.timestamp_is == "end"
         self._pool = options.pool or dialect.pool
-        self._needs_time = options.sort_by_time or dialect.by_time
+        self._needs_time = is_ordered_by_time(options, dialect)
         self._sequence = dialect.sequencer(options, report) if dialect.sequencer else None
         self._numbers: dict[str, int] = {}
         self._id_type: type | None = None
@@ -114,11 +128,20 @@ class Assembler:
 
     def _add_row(self, row: Row, path: str) -> None:
         """Check a row completely, then take it: a bad record leaves no trace."""
+        n_kept = len(self._kept)
+        self._named.apply(row, row.kept[n_kept : n_kept + len(self._named.paths)])
         time_us = None if row.timestamp is None else to_microseconds(row.timestamp, self._unit)
         if time_us is None and self._needs_time:
             raise FieldError(
                 "timestamp", "is missing, expected one, since requests are put in the order of time"
             )
+        if self._stamped_at_end and time_us is not None:
+            if row.duration_us is None:
+                raise FieldError(
+                    "duration",
+                    "is missing, expected one, since --timestamp-is end takes it off the timestamp",
+                )
+            time_us -= row.duration_us
         pool = self._pool_of(row)
         kept = [column.convert(value) for column, value in zip(self._kept, row.kept, strict=False)]
         if self.kind != "request_json":
@@ -126,6 +149,7 @@ class Assembler:
             self._ids.append(ids)
             self._weight += ids.values.size
             self._complete_length(row, ids.values.size, path)
+            self._clip_cached(row)
         row.kept = kept
         self._rows.append(row)
         self._times.append(time_us)
@@ -223,6 +247,12 @@ class Assembler:
             row.input_length = count * row.block_size if weights is None else int(weights.values.sum())
             self.report.notice("requests without input_length count as full blocks")
 
+    def _clip_cached(self, row: Row) -> None:
+        cached, length = row.observed_cached_tokens, row.input_length
+        if cached is not None and length is not None and cached > length:
+            row.observed_cached_tokens = length
+            self.report.clipped_cached_tokens += 1
+
     def flush(self) -> pa.RecordBatch | None:
         """Return what waits as a batch, or None if nothing does."""
         n = len(self._rows)
@@ -239,6 +269,7 @@ class Assembler:
             pa.array([row.input_length for row in rows], type=pa.int64()),
             pa.array([row.output_length for row in rows], type=pa.int64()),
             pa.array([row.block_size for row in rows], type=pa.int32()),
+            *_logged(rows),
             *self._payload(rows),
             *(
                 pa.array([row.kept[index] for row in rows], type=column.field.type)
@@ -293,3 +324,22 @@ class Assembler:
             )
         elif self._partial_ceil and not self._partial_floor:
             self.report.notice("ids cover a partial last block too (ceil)")
+
+
+def is_ordered_by_time(options: ReadOptions, dialect: Dialect) -> bool:
+    """Return whether requests are put in the order of time."""
+    return options.sort_by_time or dialect.by_time or options.fields.timestamp_is == "end"
+
+
+_ROW_FIELDS: Final = {"media_hashes": "media"}
+
+
+def _logged(rows: list[Row]) -> list[Any]:
+    """Return the columns of what logs say beside prompts; most logs say none of it."""
+    columns = []
+    for field in LOGGED_COLUMNS:
+        name = _ROW_FIELDS.get(field.name, field.name)
+        values = [getattr(row, name) for row in rows]
+        silent = values.count(None) == len(values)
+        columns.append(pa.nulls(len(rows), field.type) if silent else pa.array(values, type=field.type))
+    return columns

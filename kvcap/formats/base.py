@@ -8,10 +8,10 @@ from typing import Final, Literal, Protocol
 
 import pyarrow as pa
 
+from kvcap.formats.fields import FieldOptions, TimestampUnit
 from kvcap.schema import TraceKind
 
 SessionMode = Literal["cumulative", "delta"]
-TimestampUnit = Literal["s", "ms", "us", "ns"]
 
 MAX_EXAMPLES: Final = 5
 """Examples of bad records that are kept in an answer."""
@@ -41,6 +41,8 @@ class ReadOptions:
         Unit of numeric timestamps; None detects it.
     sort_by_time
         Order requests by timestamp, stably, in place of file order.
+    fields
+        Where the log says what; a field that is named here wins over what its kind has.
     threads
         Threads that read and replay; None takes one per core.
     """
@@ -54,6 +56,7 @@ class ReadOptions:
     session_mode: SessionMode | None = None
     timestamp_unit: TimestampUnit | None = None
     sort_by_time: bool = False
+    fields: FieldOptions = field(default_factory=FieldOptions)
     threads: int | None = None
 
 
@@ -80,6 +83,8 @@ class ReadReport:
         Requests with more block ids than ``input_length`` can fill, and with fewer (``floor`` logs).
     backward_timestamps
         Requests earlier than the one before them.
+    clipped_cached_tokens
+        Requests said to have had more tokens from a cache than they have; the prompt's length is taken.
     notices
         Whatever else the user should know, one sentence each.
     """
@@ -94,6 +99,7 @@ class ReadReport:
     overfull_requests: int = 0
     underfull_requests: int = 0
     backward_timestamps: int = 0
+    clipped_cached_tokens: int = 0
     notices: list[str] = field(default_factory=list)
 
     def skip(self, reason: str, count: int = 1) -> None:

@@ -49,8 +49,10 @@ class KeptColumn:
         raise FieldError(self.name, f"is {show(value)}, expected {kind} as in the first records")
 
 
-def kept_columns(names: Sequence[str], rows: Iterable[Sequence[Any]], path: str) -> list[KeptColumn]:
-    """Return the kept columns, typed by the first records.
+def kept_columns(
+    names: Sequence[str], rows: Iterable[Sequence[Any]], path: str, option: str = "--keep"
+) -> list[KeptColumn]:
+    """Return the columns that ``option`` names, typed by the first records.
 
     A column of booleans, integers or numbers keeps its type; any other is text, lists and objects as JSON.
 
@@ -64,9 +66,9 @@ def kept_columns(names: Sequence[str], rows: Iterable[Sequence[Any]], path: str)
     for index, name in enumerate(names):
         present = [value for value in columns[index] if value is not None] if columns else []
         if not present:
-            raise UsageError(f"--keep {name}: the first records of {path} have no such column")
+            raise UsageError(f"{option} {name}: the first records of {path} have no such column")
         if name in names[:index]:
-            raise UsageError(f"--keep {name} is given twice")
+            raise UsageError(f"{option} {name} is given twice")
         # A column of the trace itself comes along under its own name.
         target = f"source_{name}" if name in _RESERVED else name
         kept.append(KeptColumn(name, pa.field(target, _type_of(present))))

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from kvcap.errors import EmptyTraceError, UsageError
-from kvcap.formats.assemble import Assembler
-from kvcap.formats.base import ReadOptions, ReadReport, TimestampUnit
+from kvcap.formats.assemble import Assembler, is_ordered_by_time
+from kvcap.formats.base import ReadOptions, ReadReport
 from kvcap.formats.columns import kept_columns
 from kvcap.formats.detect import detect
 from kvcap.formats.dialect import Dialect
+from kvcap.formats.fields import NamedFields, TimestampUnit
 from kvcap.formats.parallel import close_batches, default_threads, map_in_order
 from kvcap.formats.records import AnyChunk, Outcome, read_chunk
 from kvcap.formats.rows import Row
@@ -55,12 +56,23 @@ class LogTrace:
         dialect = detect(first, options)
         self.report = ReadReport(dialect.name, tuple(names))
         pool = options.pool or dialect.pool
-        columns = options.keep + ((pool,) if pool is not None else ())
+        named = NamedFields(options.fields)
+        columns = options.keep + named.paths + ((pool,) if pool is not None else ())
         self._read = partial(read_chunk, dialect=dialect, columns=columns)
         self._first = (first, self._read(first, compiled=False))
         rows = [outcome for outcome in self._first[1] if isinstance(outcome, Row)]
-        kept = kept_columns(columns, (row.kept for row in rows), first.path)[: len(options.keep)]
-        self._assembler = Assembler(dialect, options, self.report, self._unit(dialect, rows), kept)
+        n_kept, n_named = len(options.keep), len(named.paths)
+        kept = kept_columns(options.keep, [row.kept[:n_kept] for row in rows], first.path)
+        if pool is not None:
+            kept_columns((pool,), [row.kept[-1:] for row in rows], first.path, option="--pool")
+        values = [row.kept[n_kept : n_kept + n_named] for row in rows]
+        for text in named.prepare(values, first.path):
+            self.report.notice(text)
+        times = [row.timestamp for row in rows]
+        if options.fields.time is not None:
+            times = [taken[named.paths.index(options.fields.time)] for taken in values]
+        unit = self._unit(dialect, [time for time in times if time is not None])
+        self._assembler = Assembler(dialect, options, self.report, unit, kept, named)
         self._dialect = dialect
         self._batches: Iterator[pa.RecordBatch] | None = None
 
@@ -84,7 +96,7 @@ class LogTrace:
         if self._batches is not None:
             raise UsageError("a trace is read once, expected a newly opened one")
         self._batches = self._make_batches()
-        if self._options.sort_by_time or self._dialect.by_time:
+        if is_ordered_by_time(self._options, self._dialect):
             self._batches = sorted_by_time(self._batches, self.schema)
         return self._batches
 
@@ -92,8 +104,7 @@ class LogTrace:
         """Release files and workers."""
         close_batches(self._batches)
 
-    def _unit(self, dialect: Dialect, rows: list[Row]) -> TimestampUnit:
-        timestamps = [row.timestamp for row in rows if row.timestamp is not None]
+    def _unit(self, dialect: Dialect, timestamps: list[Any]) -> TimestampUnit:
         if self._options.timestamp_unit is not None:
             return self._options.timestamp_unit
         unit = detect_unit(timestamps)

@@ -72,8 +72,14 @@ class Row:
         What the dialect's own sequencing needs (a session, a parent).
     record
         Where kept columns and the pool are looked up.
+    namespace
+        What besides tokens must agree for two prefixes to be the same.
+    media, media_offsets
+        Digests of what is no text, and the tokens at which each stands (None: unknown).
+    observed_cached_tokens, instance, queue_us, ttft_us, duration_us
+        What the cache did, who served, and when; see :data:`kvcap.schema.LOGGED_COLUMNS`.
     kept
-        Values of the kept columns and, last, of the pool.
+        Values of the kept columns, of the fields that the user named and, last, of the pool.
     """
 
     ids: Ids | list[str] | None = None
@@ -88,6 +94,14 @@ class Row:
     text: str | None = None
     extra: Any = None
     record: Any = None
+    namespace: str | None = None
+    media: Sequence[int] | None = None
+    media_offsets: Sequence[int] | None = None
+    observed_cached_tokens: int | None = None
+    instance: str | None = None
+    queue_us: int | None = None
+    ttft_us: int | None = None
+    duration_us: int | None = None
     line: int = 0
     kept: Sequence[Any] = ()
 

@@ -18,7 +18,14 @@ from kvcap.formats.parallel import ahead, close_batches, default_threads
 from kvcap.formats.parquet_files import open_parquet, read_provenance, read_schema_name, row_group_sizes
 from kvcap.formats.sorting import sorted_by_time
 from kvcap.formats.sources import Source, is_parquet
-from kvcap.schema import PAYLOAD_COLUMNS, SCHEMA_VERSION, TraceKind, trace_kind, trace_schema
+from kvcap.schema import (
+    LOGGED_COLUMNS,
+    PAYLOAD_COLUMNS,
+    SCHEMA_VERSION,
+    TraceKind,
+    trace_kind,
+    trace_schema,
+)
 
 MAX_BATCH_IDS: Final = 1 << 20
 _MAX_ROWS: Final = 1 << 17
@@ -50,7 +57,7 @@ def stored_files(sources: Sequence[Source]) -> list[Part] | None:
             schema, provenance = file.schema_arrow, read_provenance(file.metadata.metadata)
         if not parts and not _is_trace(source.name, schema):
             return None
-        parts.append(Part(source.name, schema, provenance, partial(_read_file, source)))
+        parts.append(_upgraded(Part(source.name, schema, provenance, partial(_read_file, source))))
     return parts
 
 
@@ -59,12 +66,39 @@ def stored_table(table: pa.Table) -> Part | None:
     if not _is_trace("table", table.schema):
         return None
     provenance = read_provenance(table.schema.metadata)
-    return Part(
+    part = Part(
         "table",
         table.schema,
         provenance,
         lambda columns, _: iter(table.select(columns).to_batches(_MAX_ROWS)),
     )
+    return _upgraded(part)
+
+
+def _upgraded(part: Part) -> Part:
+    """Return a part as the schema of today has it.
+
+    Version 1 had no columns of what logs say beside prompts; one of such a name was kept by the user.
+    """
+    version = read_schema_name(part.schema)
+    if version is None or version[1] > 1:
+        return part
+    logged = {field.name: field for field in LOGGED_COLUMNS}
+    stored = {(f"source_{name}" if name in logged else name): name for name in part.schema.names}
+    fields = [part.schema.field(old).with_name(new) for new, old in stored.items()]
+    schema = pa.schema([*fields, *LOGGED_COLUMNS], part.schema.metadata)
+
+    def read(columns: list[str], payload: list[str]) -> Iterator[pa.RecordBatch]:
+        for batch in part.read([stored[name] for name in columns if name in stored], payload):
+            arrays = [
+                batch.column(stored[name]) if name in stored else pa.nulls(batch.num_rows, logged[name].type)
+                for name in columns
+            ]
+            yield pa.RecordBatch.from_arrays(
+                arrays, schema=pa.schema([schema.field(name) for name in columns])
+            )
+
+    return Part(part.name, schema, part.provenance, read)
 
 
 def _is_trace(name: str, schema: pa.Schema) -> bool:

@@ -154,8 +154,8 @@ def runs_within(runs: _Runs, max_depth: int, *, tail_first: bool) -> _Runs:
     return type(runs)(*(column[runs.depth_head_first < max_depth] for column in runs))
 
 
-def leading_tokens(runs: WeightedRuns, hit_blocks: Int64Array) -> int:
-    """Return the tokens in the leading blocks of requests.
+def leading_tokens(runs: WeightedRuns, hit_blocks: Int64Array) -> Int64Array:
+    """Return the tokens in the leading blocks of each request: int64 (n_requests,).
 
     Parameters
     ----------
@@ -165,7 +165,9 @@ def leading_tokens(runs: WeightedRuns, hit_blocks: Int64Array) -> int:
         How many leading blocks of each request, all of them inside its runs.
     """
     blocks = np.clip(hit_blocks[runs.request] - runs.first_block, 0, runs.blocks)
-    return int(blocks @ runs.tokens_per_block)
+    tokens = np.zeros(hit_blocks.size, np.int64)
+    np.add.at(tokens, runs.request, blocks * runs.tokens_per_block)
+    return tokens
 
 
 def ceilings(runs: WeightedRuns, n_requests: int) -> tuple[Int64Array, Int64Array]:

@@ -25,6 +25,7 @@ class ReadAccount:
     underfull_requests: int
     backward_timestamps: int
     notices: tuple[str, ...]
+    clipped_cached_tokens: int = 0
 
 
 @dataclass(frozen=True)

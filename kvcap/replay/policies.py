@@ -57,8 +57,8 @@ def policy_tables(
         weighted = _numbered_from_0(streamed.runs, ids, streamed.blocks.size)
         requests = _requests(streamed, weighted, ids, limits, tail_first=options.touch_order == "tail-first")
         measured = ids >= warm_up_requests
-        measured_runs = WeightedRuns(*(column[measured[weighted.request]] for column in weighted))
         for policy, point, hit_blocks in simulate(requests, points, options.policies, options.oversize):
+            hit_tokens = leading_tokens(weighted, hit_blocks)
             dropped = measured & dropped_requests(requests, policy, points, point, options.oversize)
             rows.append(
                 {
@@ -66,12 +66,14 @@ def policy_tables(
                     "pool": pool,
                     "data_blocks": int(points.data_blocks[point]),
                     "hit_blocks": int(hit_blocks[measured].sum()),
-                    "hit_tokens": leading_tokens(measured_runs, hit_blocks),
+                    "hit_tokens": int(hit_tokens[measured].sum()),
                     "dropped_requests": np.count_nonzero(dropped),
                 }
             )
             if options.request_hits:
-                by_request.append(_request_rows(_point_columns(policy, points, point), ids, hit_blocks))
+                by_request.append(
+                    _request_rows(_point_columns(policy, points, point), ids, hit_blocks, hit_tokens)
+                )
     tables = {"policies": _policies_table(rows, options.policies)}
     if options.request_hits:
         tables["policy_requests"] = pa.concat_tables(by_request)
@@ -121,8 +123,10 @@ def _point_columns(policy: Policy, points: Points, point: int) -> dict[str, Any]
     }
 
 
-def _request_rows(point: dict[str, Any], ids: Int64Array, hit_blocks: Int64Array) -> pa.Table:
-    columns = {**point, "request_id": ids, "hit_blocks": hit_blocks}
+def _request_rows(
+    point: dict[str, Any], ids: Int64Array, hit_blocks: Int64Array, hit_tokens: Int64Array
+) -> pa.Table:
+    columns = {**point, "request_id": ids, "hit_blocks": hit_blocks, "hit_tokens": hit_tokens}
     arrays = [
         pa.array(columns[name])
         if isinstance(columns[name], np.ndarray)

@@ -17,6 +17,7 @@ from strategies import prefix_forests
 
 import kvcap
 from kvcap.errors import UsageError
+from kvcap.schema import SCHEMA_VERSION
 
 BLOCK = 4
 BELADY = [[1], [2], [3], [4], [1], [2], [5], [1], [2], [3], [4], [5]]
@@ -290,4 +291,4 @@ def test_kept_results_answer_by_policy_as_those_in_memory(tmp_path: Path) -> Non
     for name, rows in (("policies", 4), ("policy_requests", 4 * 12)):
         file = pq.ParquetFile(tmp_path / "results" / f"{name}.parquet")
         assert file.metadata.num_rows == rows
-        assert file.schema_arrow.metadata[b"kvcap.schema"] == f"{name}/1".encode()
+        assert file.schema_arrow.metadata[b"kvcap.schema"] == f"{name}/{SCHEMA_VERSION}".encode()

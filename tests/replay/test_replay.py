@@ -17,6 +17,7 @@ from strategies import prefix_forests
 
 import kvcap
 from kvcap.errors import EmptyTraceError, SchemaError, TraceError, UsageError
+from kvcap.schema import SCHEMA_VERSION
 
 BLOCK = 4
 
@@ -208,7 +209,7 @@ def test_every_table_carries_its_schema_and_version(tmp_path: Path) -> None:
     kvcap.replay(hash_table([[1], [1]]), kvcap.ReplayOptions(block_size=BLOCK), out=tmp_path / "r").close()
     for name in ("requests", "reuse_runs", "curve", "trace"):
         metadata = pq.read_schema(tmp_path / "r" / f"{name}.parquet").metadata
-        assert metadata[b"kvcap.schema"] == f"{name}/1".encode()
+        assert metadata[b"kvcap.schema"] == f"{name}/{SCHEMA_VERSION}".encode()
     assert json.loads((tmp_path / "r" / "run.json").read_text())["blocks"] == 2
 
 

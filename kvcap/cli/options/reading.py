@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kvcap.cli.options.values import whole_number
 
 if TYPE_CHECKING:
     from kvcap.formats.base import ReadOptions
+
+
+_NAMED_FIELDS: Final = {
+    "session": "the session",
+    "time": "the time",
+    "model": "the model",
+    "output": "the number of generated tokens",
+    "cached": "how many prompt tokens came from a cache",
+    "instance": "who served the request",
+    "queue": "the time from arrival to the end of waiting",
+    "ttft": "the time from arrival to the first token",
+    "duration": "the time from arrival to the end",
+}
 
 
 def add_reading_options(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +80,24 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="order requests by timestamp, stably (default: file order)",
     )
+    for name, what in _NAMED_FIELDS.items():
+        group.add_argument(
+            f"--{name}-field",
+            metavar="PATH",
+            help=f"the field, as usage.cached, that holds {what} (default: as the log's kind has it)",
+        )
+    group.add_argument(
+        "--duration-unit",
+        choices=["s", "ms", "us", "ns"],
+        help="unit of the queue, ttft and duration fields (default: detected)",
+    )
+    group.add_argument(
+        "--timestamp-is",
+        choices=["start", "end"],
+        default="start",
+        help="end for logs that are stamped when a request ends: its duration is taken off, and requests are "
+        "put in the order of their arrival (default: %(default)s)",
+    )
     group.add_argument(
         "--threads",
         type=whole_number(1),
@@ -78,7 +109,9 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
 def read_options(args: argparse.Namespace) -> ReadOptions:
     """Return what :func:`add_reading_options` collected."""
     from kvcap.formats.base import ReadOptions
+    from kvcap.formats.fields import FieldOptions
 
+    named = {name: getattr(args, f"{name}_field") for name in _NAMED_FIELDS}
     return ReadOptions(
         input_format=args.input_format,
         block_size=args.block_size,
@@ -89,5 +122,6 @@ def read_options(args: argparse.Namespace) -> ReadOptions:
         session_mode=args.session_mode,
         timestamp_unit=args.timestamp_unit,
         sort_by_time=args.sort_by_time,
+        fields=FieldOptions(**named, duration_unit=args.duration_unit, timestamp_is=args.timestamp_is),
         threads=args.threads,
     )
