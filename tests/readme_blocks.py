@@ -1,7 +1,7 @@
 """The generated parts of README.md and of the pages beside the code.
 
-A block stands between ``<!-- transcript: kvcap ... -->``, ``<!-- commands: all -->`` or ``<!-- queries: all -->``
-and ``<!-- end -->``. ``pytest tests/docs --overwrite-docs`` writes them again.
+A block stands between ``<!-- transcript: kvcap ... -->``, ``<!-- commands: all -->`` or
+``<!-- queries: all -->`` and ``<!-- end -->``. ``pytest tests/docs --overwrite-docs`` writes them again.
 """
 
 from __future__ import annotations
