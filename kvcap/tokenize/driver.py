@@ -78,10 +78,11 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Tokenized:
-    """What one body came to: ids per prompt, and how many media stand as placeholders."""
+    """What one body came to: ids per prompt, how many media stand as placeholders, what was not trusted."""
 
     prompts: list[TokenIds]
     media: int
+    untrusted_template: bool
 
 
 @dataclass
@@ -93,6 +94,7 @@ class _Account:
     bad_records: int = 0
     media: int = 0
     media_requests: int = 0
+    untrusted_templates: int = 0
     counted: int = 0
     differing: int = 0
     first_difference: str = ""
@@ -189,9 +191,19 @@ class TokenizedTrace:
     def _tokenize(self, row: _Row) -> _Tokenized:
         timestamp = row.value("timestamp")
         sent = timestamp.replace(tzinfo=timezone.utc) if isinstance(timestamp, datetime) else None
-        prompts = prompts_of(str(row.value("request_json")), row.source(), sent, self._options.multimodal)
-        media = sum(prompt.media for prompt in prompts if isinstance(prompt, ChatPrompt))
-        return _Tokenized([self._encode(prompt) for prompt in prompts], media)
+        prompts = prompts_of(
+            str(row.value("request_json")),
+            row.source(),
+            sent,
+            self._options.multimodal,
+            trust_chat_template=self._options.trust_request_chat_template,
+        )
+        chats = [prompt for prompt in prompts if isinstance(prompt, ChatPrompt)]
+        return _Tokenized(
+            [self._encode(prompt) for prompt in prompts],
+            sum(prompt.media for prompt in chats),
+            any(prompt.untrusted_template for prompt in chats),
+        )
 
     def _encode(self, prompt: Prompt) -> TokenIds:
         return prompt.token_ids if isinstance(prompt, TokenPrompt) else self._backend.encode(prompt)
@@ -209,6 +221,7 @@ class TokenizedTrace:
         account.more_requests += count - 1
         account.media += tokenized.media
         account.media_requests += tokenized.media > 0
+        account.untrusted_templates += tokenized.untrusted_template
         if count == 1:
             self._compare_length(row, tokenized.prompts[0].size)
         pending.rows.extend([row.index] * count)
@@ -265,6 +278,11 @@ class TokenizedTrace:
             report.notice(
                 f"{account.media:,} images and the like in {account.media_requests:,} requests count as a "
                 "placeholder each: the tokens that an engine makes of them are missing"
+            )
+        if account.untrusted_templates:
+            report.notice(
+                f"{account.untrusted_templates:,} requests bring a chat template of their own, in place of "
+                "which the model's is used, as engines do; --trust-request-chat-template uses theirs"
             )
         if account.differing:
             report.notice(

@@ -40,6 +40,8 @@ class TokenizeOptions:
         What to do with images, audio and other parts that are not text.
     trust_remote_code
         Whether code that comes with a tokenizer may run.
+    trust_request_chat_template
+        Whether a chat template that comes with a request renders it.
     workers
         Prompts in work at once; 1 is serial. The ids and their order do not depend on it.
     skip_bad
@@ -60,6 +62,7 @@ class TokenizeOptions:
     tool_call_parser: str | None = None
     multimodal: MultimodalMode = "refuse"
     trust_remote_code: bool = False
+    trust_request_chat_template: bool = False
     workers: int = 4
     skip_bad: int = 0
 

@@ -49,12 +49,15 @@ class ChatPrompt:
         When it was sent, in UTC; templates that print the date print this one.
     media
         How many images and the like stand as placeholders in it.
+    untrusted_template
+        Whether it came with a chat template of its own, which is not in ``body`` any more.
     """
 
     source: Source
     body: Json
     timestamp: datetime | None = None
     media: int = 0
+    untrusted_template: bool = False
 
     @property
     def messages(self) -> list[Json]:

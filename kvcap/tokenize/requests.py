@@ -18,10 +18,16 @@ from kvcap.tokenize.prompts import ChatPrompt, Json, Prompt, Source, TextPrompt,
 from kvcap.tokenize.responses import chat_body
 
 _MAX_TOKEN_ID = 2**32 - 1
+_RENDERERS_OWN = ("chat_template", "tokenize")
 
 
 def prompts_of(
-    request_json: str, source: Source, timestamp: datetime | None, multimodal: MultimodalMode
+    request_json: str,
+    source: Source,
+    timestamp: datetime | None,
+    multimodal: MultimodalMode,
+    *,
+    trust_chat_template: bool = False,
 ) -> list[Prompt]:
     """Return the prompts of one request, at least one.
 
@@ -35,6 +41,9 @@ def prompts_of(
         When it was sent, in UTC.
     multimodal
         What to do with parts that are not text.
+    trust_chat_template
+        Whether a request's own chat template renders it; a template is a program. Engines ignore or refuse
+        it unless they are told to trust it.
 
     Raises
     ------
@@ -48,9 +57,9 @@ def prompts_of(
     if not isinstance(body, dict):
         raise source.error("", f"is {_named(body)}, expected a request body as an object")
     if body.get("messages") is not None:
-        return [_chat_prompt(body, source, timestamp, multimodal)]
+        return [_chat_prompt(body, source, timestamp, multimodal, trust_chat_template)]
     if body.get("input") is not None:
-        return [_chat_prompt(chat_body(body, source), source, timestamp, multimodal)]
+        return [_chat_prompt(chat_body(body, source), source, timestamp, multimodal, trust_chat_template)]
     if body.get("prompt") is not None:
         return _completion_prompts(body, source)
     found = ", ".join(sorted(body)[:6]) or "nothing"
@@ -58,7 +67,11 @@ def prompts_of(
 
 
 def _chat_prompt(
-    body: Json, source: Source, timestamp: datetime | None, multimodal: MultimodalMode
+    body: Json,
+    source: Source,
+    timestamp: datetime | None,
+    multimodal: MultimodalMode,
+    trust_chat_template: bool,
 ) -> ChatPrompt:
     messages = body["messages"]
     if not isinstance(messages, list) or not messages:
@@ -74,8 +87,15 @@ def _chat_prompt(
         raise source.error("chat_template_kwargs", f"is {_named(kwargs)}, expected an object")
     if body.get("continue_final_message") and body.get("add_generation_prompt"):
         raise source.error("continue_final_message", "excludes add_generation_prompt, expected one of them")
+    untrusted = not trust_chat_template and body.get("chat_template") is not None
+    own: Json = {"chat_template": None} if untrusted else {}
+    if kwargs:
+        # Not a variable of templates, but an argument of those who render them.
+        own["chat_template_kwargs"] = {
+            name: value for name, value in kwargs.items() if name not in _RENDERERS_OWN
+        }
     messages, media = replace_media(messages, source, multimodal)
-    return ChatPrompt(source, {**body, "messages": messages}, timestamp, media)
+    return ChatPrompt(source, {**body, **own, "messages": messages}, timestamp, media, untrusted)
 
 
 def _check_message(message: object, field: str, source: Source) -> None:

@@ -220,3 +220,27 @@ def test_code_of_the_model_does_not_run(model: Callable[..., Path], tmp_path: Pa
     with pytest.raises(UsageError, match="is code of the model's own; --trust-remote-code runs it"):
         backend(directory)
     assert not (tmp_path / "ran").exists()
+
+
+ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (ENDLESS, "take the chat template more than 0.3 s"),
+        (
+            "{% for i in range(99999) %}{{ 'x' * 100000 }}{% endfor %}",
+            "makes more than 67,108,864 characters",
+        ),
+        ("{{ 'x' * 999999999 }}", "makes more than a conversation may be"),
+        ("{{ 9 ** 9 ** 9 }}", "makes more than a conversation may be"),
+        ("{% if %}", "do not fit the chat template"),
+    ],
+)
+def test_a_template_of_a_request_is_bounded_in_time_and_output(
+    tokenizer_dir: Path, monkeypatch: pytest.MonkeyPatch, source: str, message: str
+) -> None:
+    monkeypatch.setattr("kvcap.tokenize.backends.huggingface.RENDER_SECONDS", 0.3)
+    with pytest.raises(RecordError, match=message):
+        backend(tokenizer_dir).render(chat(chat_template=source))

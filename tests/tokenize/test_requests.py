@@ -146,3 +146,17 @@ def test_text_parts_pass_as_logged() -> None:
         {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}},
         "b",
     ]
+
+
+TEMPLATE_BODY = '{"messages": [{"role": "user", "content": "hi"}], "chat_template": "mine", %s}'
+
+
+def test_a_template_of_a_request_is_left_out_unless_it_is_trusted() -> None:
+    body = TEMPLATE_BODY % '"chat_template_kwargs": {"chat_template": "smuggled", "thinking": true}'
+    (untrusted,) = prompts_of(body, Source("log.jsonl", 7), None, "refuse")
+    (trusted,) = prompts_of(body, Source("log.jsonl", 7), None, "refuse", trust_chat_template=True)
+    assert isinstance(untrusted, ChatPrompt)
+    assert isinstance(trusted, ChatPrompt)
+    assert (untrusted.body["chat_template"], untrusted.untrusted_template) == (None, True)
+    assert (trusted.body["chat_template"], trusted.untrusted_template) == ("mine", False)
+    assert untrusted.template_kwargs == trusted.template_kwargs == {"thinking": True}

@@ -54,6 +54,11 @@ def add_tokenizer_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--trust-remote-code", action="store_true", help="run code that comes with the tokenizer"
     )
+    group.add_argument(
+        "--trust-request-chat-template",
+        action="store_true",
+        help="render requests that bring a chat template of their own with it (default: with the model's)",
+    )
 
 
 def tokenize_options(args: argparse.Namespace) -> TokenizeOptions:
@@ -74,6 +79,7 @@ def tokenize_options(args: argparse.Namespace) -> TokenizeOptions:
         tool_call_parser=args.tool_call_parser,
         multimodal=args.multimodal,
         trust_remote_code=args.trust_remote_code,
+        trust_request_chat_template=args.trust_request_chat_template,
         workers=args.tokenize_workers,
         skip_bad=args.skip_bad,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import jinja2
 from jinja2 import nodes
@@ -22,6 +22,9 @@ from kvcap.tokenize.prompts import Json
 
 _OPEN_END = "CONTINUE_FINAL_MESSAGE_TAG "
 """Marks where an open message ends, as in transformers; whether its last blank survives tells trimming."""
+MAX_CHARACTERS: Final = 1 << 26
+"""Text that a conversation may render to, and that one expression of a template may make."""
+_MAX_POWER: Final = 1 << 10
 
 
 class ChatTemplate:
@@ -68,14 +71,21 @@ class ChatTemplate:
         """
         now = timestamp or self._started_at
         variables: Json = {"documents": None, **self._special_tokens, "strftime_now": now.strftime, **kwargs}
-        return self._template.render(
+        pieces: list[str] = []
+        size = 0
+        for piece in self._template.generate(
             **{
                 **variables,
                 "messages": messages,
                 "tools": tools,
                 "add_generation_prompt": add_generation_prompt,
             }
-        )
+        ):
+            size += len(piece)
+            if size > MAX_CHARACTERS:
+                raise jinja2.TemplateError(f"it makes more than {MAX_CHARACTERS:,} characters")
+            pieces.append(piece)
+        return "".join(pieces)
 
     def render_open(
         self, messages: list[Json], tools: list[Json] | None, kwargs: Json, *, timestamp: datetime | None
@@ -176,10 +186,25 @@ class _PlainDict:
         return dict.fromkeys(*args, **kwargs)
 
 
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """The sandbox, in which one expression makes no more than a conversation may be."""
+
+    intercepted_binops = frozenset(("*", "**"))
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        if operator == "**":
+            small = all(isinstance(value, float) or abs(value) <= _MAX_POWER for value in (left, right))
+        else:
+            sizes = [len(value) if hasattr(value, "__len__") else 0 for value in (left, right)]
+            counts = [value if isinstance(value, int) else 0 for value in (right, left)]
+            small = all(size * count <= MAX_CHARACTERS for size, count in zip(sizes, counts, strict=True))
+        if not small:
+            raise jinja2.TemplateError(f"{operator} makes more than a conversation may be")
+        return super().call_binop(context, operator, left, right)
+
+
 def _environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
-    )
+    environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
     environment.filters["tojson"] = _tojson
     environment.globals.update(raise_exception=_raise_exception, dict=_PlainDict(), namespace=_PlainNamespace)
     return environment

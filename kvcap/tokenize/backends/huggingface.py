@@ -11,9 +11,11 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
-from kvcap.errors import MissingExtraError, UsageError
+from kvcap.errors import MissingExtraError, RecordError, UsageError
 from kvcap.tokenize.backends.messages import template_messages
+from kvcap.tokenize.backends.time_limit import TookTooLongError, time_limit
 from kvcap.tokenize.backends.tokenizer_files import (
     TOKENIZER_FILE,
     TokenizerFiles,
@@ -55,6 +57,10 @@ def _load(files: TokenizerFiles, trust_remote_code: bool) -> LoadedTokenizer:
     from kvcap.tokenize.backends.transformers_tokenizer import load_with_transformers
 
     return load_with_transformers(files, trust_remote_code=trust_remote_code)
+
+
+RENDER_SECONDS: Final = 10.0
+"""What one conversation may take to render; real ones take a thousandth of it."""
 
 
 class HuggingFaceBackend:
@@ -110,22 +116,18 @@ class HuggingFaceBackend:
             If the model has no chat template.
         """
         source = self._template_source(prompt)
-        template = self._compile(source)
-        messages = template_messages(prompt, takes_parts=template.takes_parts)
         try:
-            if self._tokenizer.apply_chat_template is not None:
-                return self._render_own(prompt, messages, source)
-            if prompt.continue_final_message:
-                return template.render_open(
-                    messages, prompt.tools, prompt.template_kwargs, timestamp=prompt.timestamp
-                )
-            return template.render(
-                messages,
-                prompt.tools,
-                prompt.template_kwargs,
-                add_generation_prompt=prompt.add_generation_prompt,
-                timestamp=prompt.timestamp,
-            )
+            with time_limit(RENDER_SECONDS):
+                template = self._compile(source)
+                messages = template_messages(prompt, takes_parts=template.takes_parts)
+                return self._rendered(prompt, template, messages, source)
+        except (RecordError, UsageError):
+            raise
+        except TookTooLongError:
+            raise prompt.source.error(
+                "messages",
+                f"take the chat template more than {RENDER_SECONDS:g} s; leave the request out (--skip-bad)",
+            ) from None
         except Exception as error:
             # A template is a program: it raises on purpose, and trips over what it does not expect.
             reason = " ".join(str(error).split()) or type(error).__name__
@@ -133,6 +135,21 @@ class HuggingFaceBackend:
 
     def close(self) -> None:
         """Do nothing; no file is open."""
+
+    def _rendered(self, prompt: ChatPrompt, template: ChatTemplate, messages: list[Json], source: str) -> str:
+        if self._tokenizer.apply_chat_template is not None:
+            return self._render_own(prompt, messages, source)
+        if prompt.continue_final_message:
+            return template.render_open(
+                messages, prompt.tools, prompt.template_kwargs, timestamp=prompt.timestamp
+            )
+        return template.render(
+            messages,
+            prompt.tools,
+            prompt.template_kwargs,
+            add_generation_prompt=prompt.add_generation_prompt,
+            timestamp=prompt.timestamp,
+        )
 
     def _render_own(self, prompt: ChatPrompt, messages: list[Json], source: str) -> str:
         assert self._tokenizer.apply_chat_template is not None
@@ -162,4 +179,6 @@ class HuggingFaceBackend:
         try:
             return ChatTemplate(source, self._tokenizer.special_tokens, self._started_at)
         except jinja2.TemplateError as error:
+            if source not in self._templates.values():
+                raise
             raise UsageError(f"the chat template of {self._name} is no Jinja template: {error}") from error

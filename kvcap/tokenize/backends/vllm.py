@@ -155,6 +155,6 @@ def _online_renderer(options: TokenizeOptions) -> Any:
         request_logger=None,
         chat_template=load_chat_template(options.chat_template),
         chat_template_content_format="auto",
-        trust_request_chat_template=True,
+        trust_request_chat_template=options.trust_request_chat_template,
         enable_auto_tools=True,
     )
