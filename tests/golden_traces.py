@@ -6,6 +6,7 @@ import gzip
 import json
 import lzma
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -25,13 +26,16 @@ class GoldenTrace(NamedTuple):
 
 
 @lru_cache(maxsize=4)
-def golden_trace(name, *, full_blocks_only=False):
-    """Read a trace of the shared folder, or skip; ``full_blocks_only`` drops an incomplete last block."""
+def golden_trace(name, *, full_blocks_only=False, n_requests=None):
+    """Read a trace of the shared folder, or its first requests, or skip.
+
+    ``full_blocks_only`` drops an incomplete last block.
+    """
     path = shared_path(f"traces/{name}")
     opener = lzma.open if path.suffix == ".xz" else gzip.open
     ids, lengths, inputs, outputs, block_size = [], [], [], [], 512
     with opener(path, "rt") as lines:
-        for line in lines:
+        for line in islice(lines, n_requests):
             record = json.loads(line)
             block_size = record.get("block_size", block_size)
             path_ids = record["hash_ids"]
