@@ -8,21 +8,19 @@ encoded each way, and what is smallest is used for the file.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kvcap.errors import OutputExistsError, UsageError
 from kvcap.schema import PROVENANCE_KEY
+from kvcap.writing import written_beside
 
 if TYPE_CHECKING:
     from os import PathLike
-    from types import TracebackType
+    from pathlib import Path
 
 Encoding = Literal["DELTA_BINARY_PACKED", "PLAIN", "dictionary"]
 
@@ -33,103 +31,70 @@ _TABLE_ROW_GROUP: Final = 1 << 20
 
 
 class ParquetSink:
-    """Write one Parquet file beside its final path, and rename it when all of it is there.
+    """Write one Parquet file, batch by batch.
 
     Parameters
     ----------
-    path
-        The file to write.
+    where
+        A path, or an Arrow stream.
     schema
         Schema of every batch.
-    force
-        Whether to overwrite an existing file.
-
-    Raises
-    ------
-    UsageError
-        If the file exists and ``force`` is false.
     """
 
-    def __init__(self, path: str | PathLike[str], schema: pa.Schema, *, force: bool = False) -> None:
-        check_new(path, force=force)
-        self._path = Path(path)
-        self._beside = self._path.with_name(f".{self._path.name}.{os.getpid()}.partial")
+    def __init__(self, where: Path | pa.NativeFile, schema: pa.Schema) -> None:
+        self._where = where
         self._schema = schema
         self._writer: pq.ParquetWriter | None = None
         self._provenance: dict[str, Any] | None = None
 
-    def __enter__(self) -> ParquetSink:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self._writer = self._writer or _writer(self._beside, self._schema, {})
-                if self._provenance is not None:
-                    self._writer.add_key_value_metadata({PROVENANCE_KEY: json.dumps(self._provenance)})
-            if self._writer is not None:
-                self._writer.close()
-            if kind is None:
-                self._beside.replace(self._path)
-        finally:
-            self._beside.unlink(missing_ok=True)
-
     def write(self, batch: pa.RecordBatch) -> None:
         """Append a batch as a row group of its own; the first one decides the encodings."""
         if self._writer is None:
-            self._writer = _writer(self._beside, self._schema, _choose_encodings(batch))
+            self._writer = _writer(self._where, self._schema, _choose_encodings(batch))
         self._writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
 
     def set_provenance(self, provenance: Mapping[str, Any]) -> None:
         """Say how the file came about: JSON in its metadata, under :data:`kvcap.schema.PROVENANCE_KEY`."""
         self._provenance = dict(provenance)
 
+    def close(self) -> None:
+        """Write what ends the file."""
+        writer = self._writer or _writer(self._where, self._schema, {})
+        if self._provenance is not None:
+            writer.add_key_value_metadata({PROVENANCE_KEY: json.dumps(self._provenance)})
+        writer.close()
+
+
+class BufferSink(ParquetSink):
+    """Write one Parquet file in memory."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._stream = pa.BufferOutputStream()
+        super().__init__(self._stream, schema)
+
+    def whole(self) -> pa.Buffer:
+        """End the file, and return it."""
+        self.close()
+        return self._stream.getvalue()
+
 
 @contextmanager
-def written_beside(path: str | PathLike[str], *, force: bool) -> Iterator[Path]:
-    """Yield a path beside ``path``; what is there takes its place when the block ends without an error.
+def parquet_file(
+    path: str | PathLike[str], schema: pa.Schema, *, force: bool = False
+) -> Iterator[ParquetSink]:
+    """Yield the sink of a file that appears when the block ends without an error.
 
     Raises
     ------
     UsageError
-        If ``path`` is a directory, or exists and ``force`` is false.
+        As :func:`kvcap.writing.check_new`.
     """
-    check_new(path, force=force)
-    target = Path(path)
-    beside = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        yield beside
-        beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-class BufferSink:
-    """Write one Parquet file in memory, encoded as :class:`ParquetSink` does.
-
-    Parameters
-    ----------
-    schema
-        Schema of every batch.
-    """
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-        self._stream = pa.BufferOutputStream()
-        self._writer: pq.ParquetWriter | None = None
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Append a batch as a row group of its own; the first one decides the encodings."""
-        if self._writer is None:
-            self._writer = _writer(self._stream, self._schema, _choose_encodings(batch))
-        self._writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
-
-    def close(self) -> pa.Buffer:
-        """Return the whole file."""
-        (self._writer or _writer(self._stream, self._schema, {})).close()
-        return self._stream.getvalue()
+    with written_beside(path, force=force) as beside:
+        sink = ParquetSink(beside, schema)
+        try:
+            yield sink
+        finally:
+            sink.close()
 
 
 def write_table(table: pa.Table, path: str | PathLike[str], *, force: bool = False) -> None:
@@ -138,25 +103,11 @@ def write_table(table: pa.Table, path: str | PathLike[str], *, force: bool = Fal
     Raises
     ------
     UsageError
-        If the file exists and ``force`` is false.
+        As :func:`kvcap.writing.check_new`.
     """
-    with ParquetSink(path, table.schema, force=force) as sink:
+    with parquet_file(path, table.schema, force=force) as sink:
         for batch in table.to_batches(max_chunksize=_TABLE_ROW_GROUP):
             sink.write(batch)
-
-
-def check_new(path: str | PathLike[str], *, force: bool) -> None:
-    """Refuse to overwrite a file.
-
-    Raises
-    ------
-    UsageError
-        If ``path`` is a directory, or exists and ``force`` is false.
-    """
-    if Path(path).is_dir():
-        raise UsageError(f"{path} is a directory, expected a file to write")
-    if not force and Path(path).exists():
-        raise OutputExistsError(path)
 
 
 def _writer(where: Any, schema: pa.Schema, encodings: Mapping[str, Encoding]) -> pq.ParquetWriter:

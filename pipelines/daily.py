@@ -23,6 +23,7 @@ from pathlib import Path
 
 import kvcap
 from kvcap.cli import main as run_kvcap
+from kvcap.writing import written_beside
 
 INPUTS_FILE = "inputs.json"
 REPORT_FILE = "report.html"
@@ -106,9 +107,8 @@ def is_brought_up_to_date(day: date, root: Path, args: argparse.Namespace) -> bo
     if run_kvcap(["replay", *map(str, logs), *args.replay, *where]) != 0:
         return False
     # Last of all: results without it are replayed again.
-    partial = noted.with_name(f".{INPUTS_FILE}")
-    partial.write_text(inputs, encoding="utf-8")
-    partial.replace(noted)
+    with written_beside(noted, force=True) as beside:
+        beside.write_text(inputs, encoding="utf-8")
     return True
 
 

@@ -13,7 +13,8 @@ from kvcap.convert.options import ConvertOptions, ConvertResult
 from kvcap.convert.transform import TransformedTrace, ids_and_offsets
 from kvcap.errors import UsageError
 from kvcap.formats import ReadOptions, Trace, open_trace
-from kvcap.parquet_io import ParquetSink, check_new
+from kvcap.parquet_io import parquet_file
+from kvcap.writing import check_new
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,7 +80,7 @@ def _write_parquet(
     from kvcap.kernels.chain_check import ChainCheck
 
     check = ChainCheck(MAX_CHECK_ENTRIES) if trace.kind == "hash_ids" and not trace.chained else None
-    with ParquetSink(output, trace.schema, force=options.force) as sink, _beside(sink.write) as write:
+    with parquet_file(output, trace.schema, force=options.force) as sink, _beside(sink.write) as write:
         for batch in _observed(trace, progress):
             write(batch)
             if check is not None:

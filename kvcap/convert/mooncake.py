@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from kvcap.parquet_io import written_beside
+from kvcap.writing import written_beside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +23,7 @@ def write_mooncake(batches: Iterable[pa.RecordBatch], path: str, *, force: bool)
     UsageError
         If ``path`` exists and ``force`` is false.
     """
-    with written_beside(path, force=force) as beside, Path(beside).open("wb") as stream:
+    with written_beside(path, force=force) as beside, beside.open("wb") as stream:
         for batch in batches:
             stream.writelines(_lines(batch))
 

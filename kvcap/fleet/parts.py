@@ -123,7 +123,7 @@ def _read(job: FleetJob, name: str, trace: Trace) -> Iterator[FileHead | pa.Buff
         pieces=tuple(PieceHead(pool, np.concatenate(parts)) for pool, parts in rows.items()),
     )
     for sink in sinks.values():
-        yield sink.close()
+        yield sink.whole()
 
 
 def _check_alone(job: FleetJob, name: str, form: str) -> None:

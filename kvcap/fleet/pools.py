@@ -201,4 +201,4 @@ def _as_parquet(table: pa.Table) -> pa.Buffer:
     sink = BufferSink(table.schema)
     for batch in table.to_batches(max_chunksize=1 << 20):
         sink.write(batch)
-    return sink.close()
+    return sink.whole()

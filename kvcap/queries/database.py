@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import duckdb
 
-from kvcap.errors import OutputExistsError
 from kvcap.queries.library import list_queries, setup_sql
 from kvcap.queries.results import mapped_errors
+from kvcap.writing import written_beside
 
 if TYPE_CHECKING:
     from os import PathLike
+    from pathlib import Path
 
     from kvcap.queries.results import Results
 
@@ -38,18 +37,12 @@ def write_database(results: Results, path: str | PathLike[str], *, force: bool =
     Raises
     ------
     UsageError
-        If the file exists and ``force`` is not given.
+        As :func:`kvcap.writing.check_new`.
     QueryError
         If DuckDB cannot write it.
     """
-    target = Path(path)
-    if target.exists() and not force:
-        raise OutputExistsError(path)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
-        partial = Path(folder) / target.name
-        with mapped_errors(str(path)):
-            _write(results, partial)
-        partial.replace(target)
+    with written_beside(path, force=force) as beside, mapped_errors(str(path)):
+        _write(results, beside)
 
 
 def _write(results: Results, path: Path) -> None:

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from kvcap.cli.output import text_output
 
 
@@ -17,23 +15,6 @@ def test_a_device_is_written_to_and_not_replaced() -> None:
         with text_output("/dev/null", force=force) as stream:
             stream.write("gone")
     assert Path("/dev/null").is_char_device()
-
-
-def half_written(target: Path) -> None:
-    with text_output(str(target), force=False) as stream:
-        stream.write("half")
-        raise ZeroDivisionError
-
-
-def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
-    target = tmp_path / "answer.txt"
-    with pytest.raises(ZeroDivisionError):
-        half_written(target)
-    assert list(tmp_path.iterdir()) == []
-    with text_output(str(target), force=False) as stream:
-        stream.write("whole")
-        assert not target.exists()
-    assert target.read_text() == "whole"
 
 
 def test_names_that_the_encoding_lacks_are_escaped(tmp_path: Path) -> None:

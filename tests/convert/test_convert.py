@@ -22,7 +22,7 @@ from strategies import prefix_forests
 from kvcap.convert import ConvertOptions, convert, job
 from kvcap.errors import EmptyTraceError, RecordError, SchemaError, UsageError
 from kvcap.formats import ReadOptions, open_trace
-from kvcap.parquet_io import ParquetSink
+from kvcap.parquet_io import parquet_file
 from kvcap.replay import ReplayOptions, replay
 from kvcap.schema import PROVENANCE_KEY
 
@@ -293,7 +293,7 @@ def test_a_trace_of_a_newer_version_or_another_table_is_refused(tmp_path: Path) 
 
 def test_an_empty_sink_still_is_a_parquet_file(tmp_path: Path) -> None:
     schema = open_trace([str(write_log(tmp_path / "t.jsonl", "[1]"))]).schema
-    with ParquetSink(tmp_path / "t.parquet", schema):
+    with parquet_file(tmp_path / "t.parquet", schema):
         pass
     with pytest.raises(EmptyTraceError, match="holds no request"):
         read_log(tmp_path / "t.parquet")

@@ -129,7 +129,7 @@ def test_png_files_are_written_beside(tmp_path: Path) -> None:
 
     with replayed(REQUESTS) as results:
         page = report(results)
-    _write_png(page, str(tmp_path / "png"))
+    _write_png(page, str(tmp_path / "png"), force=False)
     assert sorted(path.name for path in (tmp_path / "png").iterdir()) == [
         "block_hit_rate_over_capacity.png",
         "ideal_prefill_speed-up_over_capacity.png",

@@ -38,18 +38,20 @@ def run(args: argparse.Namespace) -> int:
     with text_output(args.output, force=args.force) as stream:
         stream.write(render(page))
     if args.png is not None:
-        _write_png(page, args.png)
+        _write_png(page, args.png, force=args.force)
     return 0
 
 
-def _write_png(page: Page, directory: str) -> None:
+def _write_png(page: Page, directory: str, *, force: bool) -> None:
     from pathlib import Path
 
     from kvcap.report import chart_png
+    from kvcap.writing import written_beside
 
     target = Path(directory)
     target.mkdir(parents=True, exist_ok=True)
     for section in page.sections:
         for chart in section.charts:
             name = "_".join(chart.title.lower().split())
-            (target / f"{name}.png").write_bytes(chart_png(chart))
+            with written_beside(target / f"{name}.png", force=force) as beside:
+                beside.write_bytes(chart_png(chart))

@@ -76,9 +76,9 @@ def _writer(
 ) -> Iterator[Callable[[pa.RecordBatch], None]]:
     """Yield what takes batches; a file appears when all of them are in it."""
     if path is not None and path.endswith(".parquet"):
-        from kvcap.parquet_io import ParquetSink
+        from kvcap.parquet_io import parquet_file
 
-        with ParquetSink(path, trace.schema, force=force) as sink:
+        with parquet_file(path, trace.schema, force=force) as sink:
             yield sink.write
             sink.set_provenance(trace.provenance())
         return

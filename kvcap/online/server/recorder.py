@@ -19,7 +19,7 @@ from kvcap.blocks import list_arrays
 from kvcap.errors import SchemaError, UsageError
 from kvcap.online.estimator import RequestBatch
 from kvcap.online.server.incoming import Incoming, joined
-from kvcap.parquet_io import ParquetSink
+from kvcap.parquet_io import parquet_file
 from kvcap.schema import HASH_IDS, TIMESTAMP, TOKEN_IDS, trace_kind, trace_schema
 
 _NAME: Final = "requests-{:015d}.parquet"
@@ -104,7 +104,7 @@ class LogPart:
         """Write the file: beside, and then renamed."""
         whole = joined(self._parts, block_size)
         schema = trace_schema(whole.requests.kind)
-        with ParquetSink(self._path, schema, force=True) as sink:
+        with parquet_file(self._path, schema, force=True) as sink:
             table = _table(whole, self._first, block_size)
             per_request = max(1, whole.requests.ids.size // max(1, len(whole)))
             for batch in table.to_batches(max_chunksize=max(1, _BATCH_IDS // per_request)):
