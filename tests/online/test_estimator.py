@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
+import random
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import oracles
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +18,7 @@ from strategies import chunkings, prefix_forests
 
 from kvcap.errors import SchemaError, UsageError
 from kvcap.online import Estimator, EstimatorOptions, Observation, RequestBatch
+from kvcap.online.estimator import state as state_module
 
 ORDERS = ["tail-first", "head-first"]
 CAPACITIES = (0, 1, 3, 7, 20)
@@ -270,3 +275,65 @@ def test_a_state_of_other_options_is_refused() -> None:
 def test_offsets_must_span_the_ids(offsets: list[int]) -> None:
     with pytest.raises(UsageError, match="offsets"):
         RequestBatch("token_ids", np.zeros(2, np.uint32), np.array(offsets, np.int64))
+
+
+def changed_state(seed: int, forge: bool) -> tuple[Estimator, Any]:
+    """A state in which something is not as an estimator left it; forged ones have a right checksum."""
+    rng = random.Random(seed)
+    made = Estimator(options())
+    for _ in range(rng.randrange(1, 30)):
+        made.observe([rng.randrange(3) for _ in range(rng.randrange(20))], timestamp_us=rng.randrange(99))
+    state = made.state()
+    rows = state.to_pylist()
+    row = rng.choice([row for row in rows if row["values"]])
+    values = bytearray(row["values"])
+    values[rng.randrange(len(values))] ^= 1 << rng.randrange(8)
+    row["values"] = bytes(values)
+    changed = pa.Table.from_pylist(rows, state.schema)
+    if forge:
+        key = b"kvcap.estimator_state"
+        metadata = {**json.loads(state.schema.metadata[key]), "checksum": state_module._checksum(changed)}
+        changed = changed.replace_schema_metadata({key: json.dumps(metadata).encode()})
+    return made, changed
+
+
+@given(st.integers(0, 1 << 30))
+def test_a_damaged_state_is_refused(seed: int) -> None:
+    made, changed = changed_state(seed, forge=False)
+    with pytest.raises(SchemaError, match=r"damaged.*checksum"):
+        Estimator.restore(made.options, changed)
+
+
+@given(st.integers(0, 1 << 30))
+def test_a_forged_state_is_refused_or_does_no_harm(seed: int) -> None:
+    made, changed = changed_state(seed, forge=True)
+    try:
+        restored = Estimator.restore(made.options, changed)
+    except SchemaError:
+        return
+    restored.observe([1, 2, 0, 1, 2, 0, 1, 2, 0], timestamp_us=5)
+    restored.snapshot()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kind", "words"),
+        ("latest_us", 1.5),
+        ("latest_us", 2**63),
+        ("pools", "a"),
+        ("pools", [1]),
+        ("pools", [None, None]),
+        ("n_requests", 7),
+        ("options", {}),
+        ("version", 2),
+    ],
+)
+def test_wrong_metadata_is_refused(name: str, value: Any) -> None:
+    made = Estimator(options())
+    made.observe([1, 2, 3, 4], timestamp_us=1)
+    state, key = made.state(), b"kvcap.estimator_state"
+    metadata = {**json.loads(state.schema.metadata[key]), name: value}
+    for text in (json.dumps(metadata), "{", "[]", "nonsense"):
+        with pytest.raises(SchemaError):
+            Estimator.restore(made.options, state.replace_schema_metadata({key: text.encode()}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,15 +14,27 @@ from kvcap.kernels.arrays import Int64Array, UInt64Array
 from kvcap.kernels.keys import chain_keys, drop_last_blocks, take_requests
 from kvcap.kernels.observations import CEILING_BLOCKS, FIRST_CAPACITY, observe
 from kvcap.kernels.reuse_runs import ReuseRunScanner
+from kvcap.kernels.state_check import state_is_sound
 from kvcap.kernels.token_keys import token_block_keys
+from kvcap.kernels.tree_state import TreeState
 from kvcap.online.estimator.options import EstimatorOptions
 from kvcap.online.estimator.requests import Observation, ObservedBatch, RequestBatch, RequestKind, as_ids
 from kvcap.online.estimator.snapshot import Snapshot, required_capacity, traffic
-from kvcap.online.estimator.state import Arrays, pack_state, unpack_state
+from kvcap.online.estimator.state import (
+    Arrays,
+    checked_metadata,
+    checked_rows,
+    pack_state,
+    state_error,
+    unpack_state,
+)
 from kvcap.online.estimator.window import Window
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_NO_ROWS: Final = np.empty(0, np.bool_)
+"""Stands for an array that is not there, and is none of a state's."""
 
 
 class Estimator:
@@ -176,22 +188,25 @@ class Estimator:
         Raises
         ------
         SchemaError
-            If ``state`` is no state, or one of other options. The window may differ; a longer one fills
-            up again.
+            If ``state`` is no state, is damaged or not one that an estimator can have made, or is one of
+            other options. The window may differ; a longer one fills up again.
         """
         arrays, metadata = unpack_state(state)
-        if metadata["options"] != options.identity():
-            raise SchemaError("estimator state", f"{options.identity()}", f"{metadata['options']}")
+        if metadata.get("options") != options.identity():
+            raise SchemaError("estimator state", f"{options.identity()}", f"{metadata.get('options')}")
         estimator = cls(options)
-        estimator._kind = metadata["kind"]
-        estimator._n_requests = metadata["n_requests"]
-        estimator._latest_us = metadata["latest_us"]
-        estimator._sums = arrays.pop("sums")
-        estimator._window.append(arrays.pop("window"))
-        for number, pool in enumerate(metadata["pools"]):
-            prefix = f"{number}/"
-            own = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+        estimator._kind, estimator._latest_us, pools = checked_metadata(metadata, options.max_pools)
+        estimator._sums = checked_rows(arrays.pop("sums", None), 1, estimator._sums.size)
+        estimator._window.append(checked_rows(arrays.pop("window", None), 2, estimator._sums.size))
+        for number, pool in enumerate(pools):
+            own = {name: arrays.pop(f"{number}/{name}", _NO_ROWS) for name in TreeState._fields}
+            if not state_is_sound(TreeState(**own)):
+                raise state_error(f"a cache (pool {pool}) that no replay leaves so")
             estimator._scanners[pool] = ReuseRunScanner.from_state(own, options.remembered_depth)
+        counted = sum(scanner.n_requests for scanner in estimator._scanners.values())
+        if arrays or counted != metadata["n_requests"]:
+            raise state_error(f"{metadata['n_requests']} requests where its caches count {counted}")
+        estimator._n_requests = counted
         return estimator
 
     def _check(self, batch: RequestBatch) -> None:
