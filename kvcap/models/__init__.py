@@ -5,7 +5,7 @@ Examples
 >>> from kvcap.models import ModelBytesOptions, model_bytes, resolve_model
 >>> deployment = ModelBytesOptions(kv_precision="fp8", layout="sglang")
 >>> model_bytes(resolve_model("glm-5.2"), deployment).bytes_per_token(1)
-Fraction(61464, 1)
+Fraction(53940, 1)
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from pathlib import Path
 from kvcap.errors import ModelError, UsageError
 from kvcap.models.calibrate import calibrate
 from kvcap.models.catalog import Model, catalog, find, load_models, read_json
+from kvcap.models.deployment import SCOPES, ModelBytesOptions
 from kvcap.models.huggingface import recognize
 from kvcap.models.kinds import KINDS
-from kvcap.models.layouts import LAYOUTS
-from kvcap.models.sizing import SCOPES, ModelBytes, ModelBytesOptions, model_bytes
+from kvcap.models.layouts import LAYOUTS, SPARSE_BACKENDS
+from kvcap.models.sizing import ModelBytes, model_bytes
 from kvcap.models.terms import Term
 
 __all__ = [
     "KINDS",
     "LAYOUTS",
     "SCOPES",
+    "SPARSE_BACKENDS",
     "Model",
     "ModelBytes",
     "ModelBytesOptions",

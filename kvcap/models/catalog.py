@@ -41,6 +41,8 @@ class Model:
         Where the facts were read, and when (ISO date).
     notes
         What the figures leave out.
+    kv_precision
+        The cache's format where the checkpoint says it, as engines take it by default; None otherwise.
     """
 
     id: str
@@ -52,6 +54,7 @@ class Model:
     source: str
     retrieved: str
     notes: tuple[str, ...] = ()
+    kv_precision: str | None = None
 
 
 @functools.cache

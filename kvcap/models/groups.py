@@ -29,7 +29,8 @@ class Scales:
 class HeadGroup:
     """Keys and values of attention heads (MHA, GQA, MQA).
 
-    ``window_tokens`` is None where every token of the sequence stays.
+    ``window_tokens`` is None where every token of the sequence stays; where layers are ``chunked``, it is
+    the length of the chunks of the sequence, each of which attends to itself alone.
     """
 
     name: str
@@ -38,6 +39,7 @@ class HeadGroup:
     head_dim: int
     v_head_dim: int
     window_tokens: int | None = None
+    chunked: bool = False
 
     @property
     def pool(self) -> Pool:
@@ -51,7 +53,9 @@ class LatentGroup:
 
     ``sparse`` marks attention that an indexer steers, whose fp8 layout differs in engines. A format
     that the model itself fixes stands in ``element_bytes`` and ``scales``. ``replayed`` marks a window
-    that is computed anew from the last tokens rather than cached.
+    that is computed anew from the last tokens rather than cached. ``packed`` marks latents that engines keep
+    as rows of fp8 elements with one-byte scales and a 16-bit rotary part, whatever the cache's type (DeepSeek
+    V4). ``vllm_elements`` is what a row has in vLLM where it is wider than the latent.
     """
 
     name: str
@@ -64,6 +68,8 @@ class LatentGroup:
     element_bytes: Fraction | None = None
     scales: Scales | None = None
     replayed: bool = False
+    packed: bool = False
+    vllm_elements: int | None = None
 
     @property
     def pool(self) -> Pool:
@@ -93,21 +99,31 @@ class StateTensor:
     """One tensor of a state: ``elements`` of ``element_bytes`` each, split over ranks by ``heads``.
 
     ``heads`` is None for what every rank keeps whole. A ``recurrent`` tensor follows the state's precision.
+    ``history`` is how many past inputs a convolution's tensor holds, 0 for others; engines lengthen it by the
+    tokens that they draft ahead.
     """
 
     elements: int
     element_bytes: int
     heads: int | None = None
     recurrent: bool = False
+    history: int = 0
 
 
 @dataclass(frozen=True)
 class StateGroup:
-    """A state of fixed size per layer, kept once for every position from which a sequence can resume."""
+    """A state of fixed size per layer, kept once for every position from which a sequence can resume.
+
+    ``inner_checkpoint`` marks states that the last chunk of a prompt can save at a block's end without
+    stopping there (Mamba 2). ``window_tokens`` is given where the state is the inputs of the last tokens
+    alone, which vLLM keeps as a sliding window of that many.
+    """
 
     name: str
     layers: int
     tensors: tuple[StateTensor, ...]
+    inner_checkpoint: bool = False
+    window_tokens: int | None = None
 
 
 Group = HeadGroup | LatentGroup | IndexGroup | StateGroup

@@ -12,6 +12,7 @@ ELEMENT_BYTES: Final = {
     "fp8_int8": Fraction(1),
     "fp4_int4": Fraction(1, 2),
     "mxfp8": Fraction(1),
+    "fp32": Fraction(4),
 }
 """Bytes of one element, without scales. ``mxfp8`` stands apart from ``fp8_int8`` because of its scales."""
 

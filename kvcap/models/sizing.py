@@ -4,91 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, cast
 
 from kvcap.errors import UsageError
-from kvcap.models.groups import Group, IndexGroup, LatentGroup
+from kvcap.models.deployment import ModelBytesOptions, parse_version
+from kvcap.models.groups import Group, HeadGroup, IndexGroup, LatentGroup
 from kvcap.models.kinds import Attention
-from kvcap.models.layouts import LAYOUTS, Layout, Pricing, price
-from kvcap.models.precision import (
-    INDEXER_PRECISIONS,
-    KV_PRECISIONS,
-    STATE_PRECISIONS,
-    parse_precision,
+from kvcap.models.layouts import (
+    SPARSE_BACKENDS,
+    Layout,
+    Pricing,
+    SparseBackend,
+    check_precision,
+    price_group,
 )
 from kvcap.units import format_size
 
 if TYPE_CHECKING:
     from kvcap.models.catalog import Model
     from kvcap.models.terms import Term
-
-Scope = Literal["rank", "replica"]
-SCOPES: Final[tuple[Scope, ...]] = ("rank", "replica")
-
-
-@dataclass(frozen=True)
-class ModelBytesOptions:
-    """How a model is deployed. Short names of precisions are replaced by the full ones.
-
-    Parameters
-    ----------
-    kv_precision, indexer_precision
-        Formats of the cache and of an indexer's keys; None takes the model's default. What the model, or
-        the engine's pool, fixes prevails and is noted.
-    state_precision
-        Format of recurrent states; None takes the model's own.
-    include_draft_kv_cache
-        Add the layers that draft tokens (MTP).
-    include_state
-        Count one state per sequence and replayed windows, which are otherwise shown apart.
-    layout
-        ``logical``, ``sglang`` or ``vllm``: see :mod:`kvcap.models.layouts`.
-    tp, pp
-        Ranks that split heads, and pipeline stages that split layers.
-    dp_attention
-        Attention replicas among the ``tp`` ranks; each has a cache of its own and splits heads over
-        ``tp / dp_attention`` ranks.
-    scope
-        Whose bytes: ``rank`` or all ranks of one attention ``replica`` together.
-
-    Raises
-    ------
-    UsageError
-        If a value is not among those allowed, or the parallel sizes do not divide.
-    """
-
-    kv_precision: str | None = None
-    indexer_precision: str | None = None
-    state_precision: str | None = None
-    include_draft_kv_cache: bool = False
-    include_state: bool = False
-    layout: str = "logical"
-    tp: int = 1
-    pp: int = 1
-    dp_attention: int = 1
-    scope: str = "rank"
-
-    def __post_init__(self) -> None:
-        for field, allowed in (
-            ("kv_precision", KV_PRECISIONS),
-            ("indexer_precision", INDEXER_PRECISIONS),
-            ("state_precision", STATE_PRECISIONS),
-        ):
-            text = getattr(self, field)
-            if text is not None:
-                # The dataclass is frozen for users; this is still its construction.
-                object.__setattr__(self, field, parse_precision(text, field.replace("_", " "), allowed))
-        if self.layout not in LAYOUTS:
-            raise UsageError(f"layout is {self.layout!r}, expected {', '.join(LAYOUTS)}")
-        if self.scope not in SCOPES:
-            raise UsageError(f"scope is {self.scope!r}, expected {' or '.join(SCOPES)}")
-        for field in ("tp", "pp", "dp_attention"):
-            if getattr(self, field) < 1:
-                raise UsageError(f"{field} is {getattr(self, field)}, expected a whole number from 1")
-        if self.tp % self.dp_attention:
-            raise UsageError(
-                f"dp attention is {self.dp_attention} of tp {self.tp}, expected a divisor of {self.tp}"
-            )
 
 
 @dataclass(frozen=True)
@@ -162,7 +96,7 @@ class ModelBytes:
     def describe(self, tokens: int | None = None) -> str:
         """Return one line that says what the figure is, to stand beside every answer that uses it."""
         indexer = "" if self.indexer_precision is None else f", indexer {self.indexer_precision}"
-        draft = ", draft layers included" if self.options.include_draft_kv_cache else ""
+        draft = ", draft layers included" if self.options.counts_draft_layers else ""
         basis = f"{self.options.layout} bytes, KV {self.kv_precision}{indexer}{draft}, {self.scope}"
         return f"{self.model.name}: {self._figure(tokens)} ({basis})"
 
@@ -199,27 +133,92 @@ def model_bytes(model: Model, options: ModelBytesOptions | None = None) -> Model
         ranks, or the bytes of one pipeline stage cannot be told.
     """
     options = ModelBytesOptions() if options is None else options
-    attention = model.attention
-    groups = attention.groups(options.include_draft_kv_cache)
-    kv_precision = attention.kv_fixed or options.kv_precision or "bf16_fp16"
-    indexer_precision = _indexer_precision(model, options, kv_precision)
-    attention_tp = options.tp // options.dp_attention
-    copies = attention_tp if options.scope == "replica" else 1
-    terms = price(
-        groups,
-        cast(Layout, options.layout),
-        Pricing(kv_precision, indexer_precision, options.state_precision, attention_tp, copies),
-    )
+    priced = priced_groups(model, options)
+    groups = tuple(group for group, _ in priced)
+    terms = tuple(term for _, terms in priced for term in terms)
     if options.include_state:
         terms = tuple(replace(term, counted=True) for term in terms)
+    kv_precision = _kv_precision(model, options)
+    indexer_precision = _indexer_precision(model, options, kv_precision)
     return ModelBytes(
         model=model,
         options=options,
         kv_precision=kv_precision,
         indexer_precision=indexer_precision if _has(groups, IndexGroup) else None,
-        terms=_stage(terms, options),
+        terms=_stage(_sharded(terms, options), options),
         scope=_scope(options),
-        notes=(*model.notes, *_notes(attention, groups, options, kv_precision, indexer_precision)),
+        notes=(*model.notes, *_notes(model.attention, groups, options, kv_precision, indexer_precision)),
+    )
+
+
+def priced_groups(model: Model, options: ModelBytesOptions) -> list[tuple[Group, tuple[Term, ...]]]:
+    """Return what every group of layers keeps of whole tokens on one rank, or all ranks, of all stages.
+
+    Raises
+    ------
+    UsageError
+        As :func:`model_bytes`.
+    """
+    groups = _unquantized_apart(model.attention.groups(options.counts_draft_layers), options)
+    kv_precision = _kv_precision(model, options)
+    attention_tp = options.tp // options.dp_attention
+    layout = cast(Layout, options.layout)
+    pricing = Pricing(
+        kv_precision,
+        _indexer_precision(model, options, kv_precision),
+        options.state_precision,
+        attention_tp,
+        copies=attention_tp if options.scope == "replica" else 1,
+        sparse_backend=cast(SparseBackend, options.sparse_backend or SPARSE_BACKENDS[0]),
+        engine_version=parse_version(options.engine_version),
+        draft_tokens=options.num_speculative_tokens if layout == "vllm" else 0,
+    )
+    check_precision([group for group, _ in groups], layout, pricing)
+    return [
+        (group, price_group(group, layout, replace(pricing, kv_precision=precision or kv_precision)))
+        for group, precision in groups
+    ]
+
+
+def _unquantized_apart(
+    groups: tuple[Group, ...], options: ModelBytesOptions
+) -> list[tuple[Group, str | None]]:
+    """Return the groups with the layers left at 16 bits as one of their own, and its precision."""
+    apart: list[tuple[Group, str | None]] = [(group, None) for group in groups]
+    left = options.unquantized_layers
+    if not left:
+        return apart
+    for place, group in enumerate(groups):
+        if isinstance(group, HeadGroup) and group.window_tokens is None and group.layers > left:
+            unquantized = replace(group, name=f"{group.name}, unquantized", layers=left)
+            apart[place] = (replace(group, layers=group.layers - left), None)
+            apart.insert(place + 1, (unquantized, "bf16_fp16"))
+            return apart
+    raise UsageError(
+        f"unquantized layers are {left}, expected fewer than the model's layers of full attention"
+    )
+
+
+def _kv_precision(model: Model, options: ModelBytesOptions) -> str:
+    """Return the cache's format: the engine's or model's own, what is asked, what the checkpoint says."""
+    attention = model.attention
+    in_engines = attention.kv_in_engines if options.layout != "logical" else None
+    fixed = in_engines or attention.kv_fixed
+    return fixed or options.kv_precision or model.kv_precision or "bf16_fp16"
+
+
+def _sharded(terms: tuple[Term, ...], options: ModelBytesOptions) -> tuple[Term, ...]:
+    """Return the part of every token that one rank of decode context parallelism keeps."""
+    if options.dcp == 1:
+        return terms
+    if any(term.retention in {"window", "chunk"} for term in terms):
+        raise UsageError(
+            f"dcp is {options.dcp} for layers with windows, expected 1: engines do not split those"
+        )
+    whole = {"workspace", "state"} | ({"indexer"} if options.layout == "sglang" else set())
+    return tuple(
+        term if term.pool in whole else replace(term, bytes_per_layer=term.bytes_per_layer / options.dcp)
+        for term in terms
     )
 
 
@@ -233,16 +232,21 @@ def _notes(
     """Return what prevailed over the options, and what people should know of these bytes."""
     notes = []
     if options.kv_precision not in {None, kv_precision}:
-        notes.append(f"the model fixes its KV cache at {kv_precision}")
+        by = "model" if attention.kv_fixed == kv_precision else f"{options.layout} layout"
+        notes.append(f"the {by} fixes the KV cache at {kv_precision}")
     if _has(groups, IndexGroup) and options.indexer_precision not in {None, indexer_precision}:
         by = "model" if attention.indexer_fixed else f"{options.layout} layout"
         notes.append(f"the {by} fixes index keys at {indexer_precision}")
-    if options.include_draft_kv_cache and groups == attention.groups(include_draft=False):
+    if options.counts_draft_layers and groups == attention.groups(include_draft=False):
         notes.append("no draft layers with a cache of their own are known for this model")
+    sparse = any(isinstance(group, LatentGroup) and group.sparse and not group.packed for group in groups)
+    if sparse and options.layout != "logical" and kv_precision == "fp8_int8" and not options.sparse_backend:
+        notes.append("fp8 rows as FlashMLA packs them; other sparse backends keep plain ones")
     sharing = sum(group.sharing_layers for group in groups if isinstance(group, IndexGroup))
     if sharing and options.layout == "sglang":
         notes.append(
-            f"SGLang releases since August 2026 keep no index keys on {sharing} layers that share an indexer"
+            f"SGLang before 0.5.23 kept index keys on {sharing} layers that share an indexer too, "
+            "as engine version 0.5.22 counts"
         )
     ranks = options.tp // options.dp_attention
     if ranks > 1 and _has(groups, LatentGroup, IndexGroup):
@@ -256,8 +260,11 @@ def _has(groups: tuple[Group, ...], *types: type) -> bool:
 
 def _indexer_precision(model: Model, options: ModelBytesOptions, kv_precision: str) -> str:
     """Return the format of index keys: the model's, the engine's, the user's, a default, in that order."""
-    if model.attention.indexer_fixed is not None:
-        return model.attention.indexer_fixed
+    fixed = model.attention.indexer_fixed
+    if options.layout == "vllm" and fixed == "fp4_int4":
+        return "fp8_int8"
+    if fixed is not None:
+        return fixed
     if options.layout != "logical":
         return "fp8_int8"
     return options.indexer_precision or model.attention.indexer_default or kv_precision
@@ -284,7 +291,10 @@ def _scope(options: ModelBytesOptions) -> str:
     ranks = attention_tp * options.pp
     if options.tp == options.pp == 1:
         return "one rank, the whole replica"
-    sizes = f"tp {options.tp}" + (f", pp {options.pp}" if options.pp > 1 else "")
+    sizes = f"tp {options.tp}"
+    sizes += "".join(
+        f", {name} {size}" for name, size in (("pp", options.pp), ("dcp", options.dcp)) if size > 1
+    )
     own = ""
     if options.dp_attention > 1:
         sizes += f", dp attention {options.dp_attention}"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from kvcap.models.groups import Pool
 
-Retention = Literal["token", "window", "tail", "state"]
-"""How long an entry stays: with its tokens for ever, while they are inside a window, while its tokens are
-incomplete, or as long as a sequence can resume from one position."""
+Retention = Literal["token", "window", "chunk", "tail", "state"]
+"""How long an entry stays: with its tokens for ever, while they are inside a window or the current chunk,
+while its tokens are incomplete, or as long as a sequence can resume from one position."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Term:
     tokens_per_entry
         Tokens that share an entry; incomplete entries are not kept.
     window_tokens
-        The window of ``retention="window"``.
+        The window of ``retention="window"``, the chunk of ``retention="chunk"``.
     counted
         Whether :meth:`ModelBytes.total_bytes` adds it; states and replayed windows are shown apart.
     """

@@ -38,7 +38,22 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 def add_deployment_options(group: argparse._ActionsContainer) -> None:
     """Add how a model is deployed: precisions, layout, parallelism, and where its facts come from."""
     group.add_argument(
-        "--kv-precision", metavar="NAME", help="bf16, fp8, fp4 or mxfp8 (default: the model's, else bf16)"
+        "--kv-precision",
+        metavar="NAME",
+        help="bf16, fp8, fp4 (nvfp4), mxfp8 or fp32 (default: the model's, else bf16)",
+    )
+    group.add_argument(
+        "--kv-unquantized-layers",
+        type=whole_number(0),
+        default=0,
+        metavar="N",
+        help="layers of full attention that stay at 16 bits beside a quantized cache (default: none)",
+    )
+    group.add_argument(
+        "--sparse-backend",
+        choices=["flashmla", "flashinfer", "trtllm"],
+        help="kernel of sparse latent attention: flashmla packs fp8 rows of 656 bytes, the others keep 576 "
+        "(default: flashmla)",
     )
     group.add_argument(
         "--indexer-precision",
@@ -59,6 +74,18 @@ def add_deployment_options(group: argparse._ActionsContainer) -> None:
         help="count one recurrent state and the replayed windows of every sequence",
     )
     group.add_argument(
+        "--num-speculative-tokens",
+        type=whole_number(0),
+        default=0,
+        metavar="N",
+        help="tokens drafted ahead: adds draft layers, and in vLLM what states keep for them (default: none)",
+    )
+    group.add_argument(
+        "--engine-version",
+        metavar="VERSION",
+        help="of the engine, such as 0.5.22, where layouts changed (default: the newest that is known)",
+    )
+    group.add_argument(
         "--layout",
         choices=["logical", "sglang", "vllm"],
         default="logical",
@@ -74,6 +101,14 @@ def add_deployment_options(group: argparse._ActionsContainer) -> None:
     )
     group.add_argument(
         "--pp", type=whole_number(1), default=1, metavar="N", help="pipeline stages (default: %(default)s)"
+    )
+    group.add_argument(
+        "--dcp",
+        type=whole_number(1),
+        default=1,
+        metavar="N",
+        help="ranks of a replica that split the tokens of a sequence (decode context parallelism; default: "
+        "%(default)s)",
     )
     group.add_argument(
         "--dp-attention",
@@ -120,6 +155,11 @@ def model_bytes_options(args: argparse.Namespace) -> ModelBytesOptions:
         pp=args.pp,
         dp_attention=args.dp_attention,
         scope=args.scope,
+        dcp=args.dcp,
+        sparse_backend=args.sparse_backend,
+        unquantized_layers=args.kv_unquantized_layers,
+        num_speculative_tokens=args.num_speculative_tokens,
+        engine_version=args.engine_version,
     )
 
 

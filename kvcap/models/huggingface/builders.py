@@ -109,6 +109,8 @@ def windowed_heads(fields: Fields) -> Facts:
         "window_kv_heads": fields.count("swa_num_key_value_heads", default=kv_heads),
         "window_head_dim": window_dim,
         "window_v_head_dim": fields.count("swa_v_head_dim", default=v_head_dim or window_dim),
+        "first_layer_full": int(kinds[0] == "full"),
+        "sglang_full_pool": int(not shapes.has_window_pool_in_sglang(fields)),
     }
 
 

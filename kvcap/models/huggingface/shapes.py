@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 _FULL: Final = frozenset({"full_attention", "full", "attention", "deepseek_sparse_attention"})
 _WINDOW: Final = frozenset({"sliding_attention", "sliding", "hybrid_sliding"})
 _LINEAR: Final = frozenset({"linear_attention"})
+_WINDOW_POOLS_IN_SGLANG: Final = ("gemma4", "gpt_oss", "laguna", "llama4", "mimo_v2", "step3p5")
+"""Beginnings of the model types to which SGLang 0.5.23 gives a pool for windows; others keep every token."""
 
 
 def latent_dims(fields: Fields) -> dict[str, int]:
@@ -57,6 +59,11 @@ def window_tokens(fields: Fields) -> int:
         if fields.count(name, default=window) != window:
             raise fields.error(f"{name} is not the sliding window ({window})")
     return window
+
+
+def has_window_pool_in_sglang(fields: Fields) -> bool:
+    """Return whether SGLang keeps the windows of this architecture in a pool of their own."""
+    return str(fields.any("model_type")).startswith(_WINDOW_POOLS_IN_SGLANG)
 
 
 def layer_kinds(fields: Fields, layers: int) -> list[str]:

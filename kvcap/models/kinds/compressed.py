@@ -12,6 +12,12 @@ from kvcap.models.groups import Group, IndexGroup, LatentGroup, Scales
 from kvcap.models.kinds.base import Attention
 
 _INDEXED_RATIO: Final = 4
+_ROPE_DIM: Final = 64
+
+
+def _parts(head_dim: int) -> tuple[int, int]:
+    """Return the elements of a latent without and with a position; ``head_dim`` counts both."""
+    return head_dim - _ROPE_DIM, _ROPE_DIM
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,7 @@ class CompressedLatent(Attention):
     """
 
     title: ClassVar[str] = "compressed and sliding-window latent attention"
+    kv_in_engines: ClassVar[str | None] = "fp8_int8"
 
     head_dim: int
     window_tokens: int
@@ -41,14 +48,21 @@ class CompressedLatent(Attention):
                 continue
             groups.append(
                 LatentGroup(
-                    f"1:{ratio} latents", layers, self.head_dim, 0, tokens_per_entry=ratio, sparse=True
+                    f"1:{ratio} latents",
+                    layers,
+                    *_parts(self.head_dim),
+                    tokens_per_entry=ratio,
+                    sparse=True,
+                    packed=True,
                 )
             )
             if ratio == _INDEXED_RATIO:
                 groups.append(
                     IndexGroup(f"1:{ratio} index keys", layers, self.index_head_dim, tokens_per_entry=ratio)
                 )
-        windows = LatentGroup("windows of all layers", len(ratios), self.head_dim, 0, self.window_tokens)
+        windows = LatentGroup(
+            "windows of all layers", len(ratios), *_parts(self.head_dim), self.window_tokens, packed=True
+        )
         return (*groups, windows)
 
 
@@ -67,6 +81,7 @@ class SharedCompressedLatent(Attention):
     title: ClassVar[str] = "shared compressed and sliding-window latent attention"
     kv_fixed: ClassVar[str | None] = "fp4_int4"
     indexer_fixed: ClassVar[str | None] = "fp4_int4"
+    kv_in_engines: ClassVar[str | None] = "fp8_int8"
 
     head_dim: int
     window_tokens: int
@@ -92,12 +107,12 @@ class SharedCompressedLatent(Attention):
                 LatentGroup(
                     f"1:{ratio} latents",
                     layers,
-                    self.head_dim,
-                    0,
+                    *_parts(self.head_dim),
                     tokens_per_entry=ratio,
                     sparse=True,
                     element_bytes=Fraction(1, 2),
                     scales=Scales(self.latent_scale_group, 1),
+                    packed=True,
                 ),
                 IndexGroup(
                     f"1:{ratio} index keys",
@@ -110,11 +125,11 @@ class SharedCompressedLatent(Attention):
         windows = LatentGroup(
             "windows of all layers",
             len(self.compress_ratios) + (self.draft_layers if include_draft else 0),
-            self.head_dim,
-            0,
+            *_parts(self.head_dim),
             self.window_tokens,
             element_bytes=Fraction(1),
             scales=Scales(self.window_scale_group, 1),
             replayed=True,
+            packed=True,
         )
         return (*groups, windows)

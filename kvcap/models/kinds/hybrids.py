@@ -37,6 +37,18 @@ class WindowedHeads(Attention):
     window_kv_heads: int
     window_head_dim: int
     window_v_head_dim: int
+    first_layer_full: int = 0
+    sglang_full_pool: int = 0
+
+    @property
+    def starts_full(self) -> bool:
+        """Whether the first layer is one of full attention (MiMo); most begin with a window."""
+        return bool(self.first_layer_full)
+
+    @property
+    def one_pool_in_sglang(self) -> bool:
+        """Whether SGLang has no pool of windows for the model (Gemma 3, Cohere)."""
+        return bool(self.sglang_full_pool)
 
     def groups(self, include_draft: bool) -> tuple[Group, ...]:
         """Return the full and the window layers."""
@@ -88,16 +100,18 @@ class WindowedConvHeads(Attention):
         return (
             HeadGroup(f"full layers{suffix}", full, self.kv_heads, *dims),
             HeadGroup(f"window layers{suffix}", window, self.window_kv_heads, *dims, self.window_tokens),
-            StateGroup(f"convolutions of full layers{suffix}", full, self._state(self.kv_heads)),
-            StateGroup(f"convolutions of window layers{suffix}", window, self._state(self.window_kv_heads)),
+            self._convolutions(f"convolutions of full layers{suffix}", full, self.kv_heads),
+            self._convolutions(f"convolutions of window layers{suffix}", window, self.window_kv_heads),
         )
 
-    def _state(self, kv_heads: int) -> tuple[StateTensor, ...]:
+    def _convolutions(self, name: str, layers: int, kv_heads: int) -> StateGroup:
         history = self.conv_kernel - 1
-        return (
-            StateTensor(history * 2 * kv_heads * self.head_dim, self.conv_element_bytes, kv_heads),
-            StateTensor(history * 2 * self.hidden_size, self.conv_element_bytes),
+        widths = ((2 * kv_heads * self.head_dim, kv_heads), (2 * self.hidden_size, None))
+        tensors = tuple(
+            StateTensor(history * width, self.conv_element_bytes, heads, history=history)
+            for width, heads in widths
         )
+        return StateGroup(name, layers, tensors, window_tokens=self.conv_kernel)
 
 
 @dataclass(frozen=True)
@@ -131,7 +145,10 @@ class GatedDeltaHybrid(Attention):
         values = self.linear_value_heads * self.linear_value_head_dim
         state = (
             StateTensor(
-                (self.conv_kernel - 1) * (2 * keys + values), self.conv_element_bytes, self.linear_key_heads
+                (self.conv_kernel - 1) * (2 * keys + values),
+                self.conv_element_bytes,
+                self.linear_key_heads,
+                history=self.conv_kernel - 1,
             ),
             StateTensor(
                 values * self.linear_key_head_dim,
@@ -155,7 +172,7 @@ def _kda_state(
     """Return the tensors of a Kimi Delta Attention layer: one square matrix per head, three convolutions."""
     width = heads * head_dim
     return (
-        StateTensor((kernel - 1) * 3 * width, conv_bytes, heads),
+        StateTensor((kernel - 1) * 3 * width, conv_bytes, heads, history=kernel - 1),
         StateTensor(width * head_dim, recurrent_bytes, heads, recurrent=True),
     )
 
@@ -285,6 +302,7 @@ class WindowedLatent(Attention):
                 self.kv_lora_rank,
                 self.qk_rope_head_dim,
                 sparse=True,
+                vllm_elements=self.window_kv_lora_rank + self.window_qk_rope_head_dim,
             ),
             IndexGroup(
                 "index keys of full layers",
