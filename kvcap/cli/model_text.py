@@ -7,6 +7,7 @@ import json
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from kvcap.cli.pool_text import pool_to_dict, write_pool
 from kvcap.cli.tables import print_table
 from kvcap.errors import UsageError
 from kvcap.models import LAYOUTS, model_bytes
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvcap.models import Model, ModelBytes, Term
+    from kvcap.models.pools import SglangPool, VllmPool
 
 _LENGTHS: Final = (1024, 8192, 65536)
 
@@ -33,12 +35,21 @@ def write_catalog(models: Sequence[Model], form: str, stream: TextIO) -> None:
     print_table(("id", "name", "family", "attention", "context"), rows, stream, left=4)
 
 
-def write_model(cost: ModelBytes, tokens: int | None, form: str, stream: TextIO) -> None:
-    """Write every term of a model's bytes, and its totals in every layout."""
+def write_model(
+    cost: ModelBytes,
+    tokens: int | None,
+    form: str,
+    stream: TextIO,
+    pool: VllmPool | SglangPool | None = None,
+    memory_bytes: int | None = None,
+) -> None:
+    """Write every term of a model's bytes, its totals in every layout, and an engine's pools if asked."""
     lengths = _lengths(cost, tokens)
     layouts, refused = _by_layout(cost)
     if form == "json":
-        json.dump(_cost_to_dict(cost, layouts, refused, lengths), stream, indent=2)
+        answer = _cost_to_dict(cost, layouts, refused, lengths)
+        answer.update({} if pool is None else pool_to_dict(pool, memory_bytes))
+        json.dump(answer, stream, indent=2)
         stream.write("\n")
         return
     model = cost.model
@@ -55,6 +66,9 @@ def write_model(cost: ModelBytes, tokens: int | None, form: str, stream: TextIO)
     _print_totals(layouts, lengths, stream)
     for layout, reason in refused.items():
         print(f"{layout}: {reason}", file=stream)
+    if pool is not None:
+        print(file=stream)
+        write_pool(pool, memory_bytes, stream)
 
 
 def _print_totals(layouts: dict[str, ModelBytes], lengths: Sequence[int], stream: TextIO) -> None:
@@ -111,9 +125,10 @@ def _kept(term: Term) -> str:
     if term.retention == "tail":
         return f"while {term.tokens_per_entry} tokens are incomplete{aside}"
     each = "every token" if term.tokens_per_entry == 1 else f"every {term.tokens_per_entry} tokens"
-    return (
-        f"{each}{aside}" if term.window_tokens is None else f"the last {term.window_tokens:,} tokens{aside}"
-    )
+    if term.window_tokens is None:
+        return f"{each}{aside}"
+    which = "the current" if term.retention == "chunk" else "the last"
+    return f"{which} {term.window_tokens:,} tokens{aside}"
 
 
 def _cost_to_dict(

@@ -129,8 +129,7 @@ def model_bytes(model: Model, options: ModelBytesOptions | None = None) -> Model
     Raises
     ------
     UsageError
-        If the layout has no formula for this kind of model or precision, heads do not split over the
-        ranks, or the bytes of one pipeline stage cannot be told.
+        If the layout has no formula for this precision, or heads do not split over the ranks.
     """
     options = ModelBytesOptions() if options is None else options
     priced = priced_groups(model, options)
@@ -248,6 +247,8 @@ def _notes(
             f"SGLang before 0.5.23 kept index keys on {sharing} layers that share an indexer too, "
             "as engine version 0.5.22 counts"
         )
+    if options.pp > 1 and options.scope == "rank" and len({group.layers for group in groups}) > 1:
+        notes.append(f"layers of every kind are taken as spread evenly over {options.pp} stages")
     ranks = options.tp // options.dp_attention
     if ranks > 1 and _has(groups, LatentGroup, IndexGroup):
         notes.append(f"latents and index keys are kept whole on each of {ranks} ranks")
@@ -271,15 +272,9 @@ def _indexer_precision(model: Model, options: ModelBytesOptions, kv_precision: s
 
 
 def _stage(terms: tuple[Term, ...], options: ModelBytesOptions) -> tuple[Term, ...]:
-    """Return what the fullest pipeline stage keeps; a replica keeps all stages."""
+    """Return what the fullest pipeline stage keeps, kinds of layers spread evenly; a replica keeps all."""
     if options.pp == 1 or options.scope == "replica":
         return terms
-    layers = {term.layers for term in terms if term.pool != "workspace"}
-    if len(layers) > 1:
-        raise UsageError(
-            f"pp is {options.pp} for layers of several kinds, whose places in the stages are not known; "
-            "expected --scope replica, or --calibrate with the engine's start-up line"
-        )
     return tuple(
         term if term.pool == "workspace" else replace(term, layers=-(-term.layers // options.pp))
         for term in terms

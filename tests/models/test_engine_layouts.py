@@ -201,8 +201,9 @@ def test_a_rank_holds_the_layers_of_its_pipeline_stage() -> None:
     assert per_token("deepseek-v3", pp=4) == 16 * 576 * 2  # ceil(61 / 4) layers
     assert per_token("deepseek-v3", pp=4, scope="replica") == per_token("deepseek-v3")
     assert cost_of("deepseek-v3", pp=4).scope == "one of 4 ranks of the fullest pipeline stage (tp 1, pp 4)"
-    with pytest.raises(UsageError, match="expected --scope replica"):
-        per_token("gemma-4-31b", pp=2)
+    hybrid = cost_of("gemma-4-31b", pp=4)
+    assert [term.layers for term in hybrid.terms] == [3, 13]  # ceil(10 / 4), ceil(50 / 4)
+    assert hybrid.notes == ("layers of every kind are taken as spread evenly over 4 stages",)
 
 
 def test_states_are_split_by_their_heads() -> None:

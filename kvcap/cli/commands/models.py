@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kvcap.cli.options import (
     add_deployment_options,
@@ -12,6 +12,11 @@ from kvcap.cli.options import (
     model_bytes_options,
     whole_number,
 )
+from kvcap.cli.options.pools import add_pool_options, sglang_options, vllm_options
+
+if TYPE_CHECKING:
+    from kvcap.models import Model, ModelBytesOptions
+    from kvcap.models.pools import SglangPool, VllmPool
 
 HELP: Final = "List the models, or say what a token of one costs: every term, logical and per engine."
 
@@ -31,6 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="length of the sequence (default: several, where the cost is not linear)",
     )
     add_deployment_options(parser.add_argument_group("deployment"))
+    engine = parser.add_argument_group("engine")
+    engine.add_argument(
+        "--engine",
+        choices=["vllm", "sglang"],
+        help="show what this engine makes of the model: groups of layers, blocks, and what it prints",
+    )
+    engine.add_argument(
+        "--memory", metavar="SIZE", help="memory of the cache on one GPU, such as 47.4GiB (with --engine)"
+    )
+    add_pool_options(engine)
     parser.add_argument(
         "--format",
         choices=["table", "json"],
@@ -45,15 +60,32 @@ def run(args: argparse.Namespace) -> int:
     """List the catalog, or print one model's bytes."""
     from kvcap.cli.model_text import write_catalog, write_model
     from kvcap.cli.output import text_output
+    from kvcap.errors import UsageError
     from kvcap.models import known_models, model_bytes, resolve_model
+    from kvcap.units import parse_size_bytes
 
+    if args.memory is not None and args.engine is None:
+        raise UsageError("--memory needs --engine vllm or sglang, whose pools it fills")
     if args.model is None:
         models = known_models(args.models_file)
         with text_output(args.output, force=args.force) as stream:
             write_catalog(models, args.format, stream)
         return 0
     model = resolve_model(args.model, models_file=args.models_file, assume=args.assume)
-    cost = model_bytes(model, model_bytes_options(args))
+    deployment = model_bytes_options(args)
+    cost = model_bytes(model, deployment)
+    pool = _pool(args, model, deployment)
+    memory = None if args.memory is None else parse_size_bytes(args.memory, "--memory")
     with text_output(args.output, force=args.force) as stream:
-        write_model(cost, args.tokens, args.format, stream)
+        write_model(cost, args.tokens, args.format, stream, pool, memory)
     return 0
+
+
+def _pool(
+    args: argparse.Namespace, model: Model, deployment: ModelBytesOptions
+) -> VllmPool | SglangPool | None:
+    from kvcap.models.pools import sglang_pool, vllm_pool
+
+    if args.engine == "vllm":
+        return vllm_pool(model, deployment, vllm_options(args))
+    return None if args.engine is None else sglang_pool(model, deployment, sglang_options(args))

@@ -88,9 +88,8 @@ def add_deployment_options(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--layout",
         choices=["logical", "sglang", "vllm"],
-        default="logical",
         help="logical counts elements; the others what that engine's memory pool takes, scales included "
-        "(default: %(default)s)",
+        "(default: that of --engine, else logical)",
     )
     group.add_argument(
         "--tp",
@@ -150,7 +149,7 @@ def model_bytes_options(args: argparse.Namespace) -> ModelBytesOptions:
         state_precision=args.state_precision,
         include_draft_kv_cache=args.include_draft_kv_cache,
         include_state=args.include_state,
-        layout=args.layout,
+        layout=args.layout or _engine_layout(args),
         tp=args.tp,
         pp=args.pp,
         dp_attention=args.dp_attention,
@@ -161,6 +160,13 @@ def model_bytes_options(args: argparse.Namespace) -> ModelBytesOptions:
         num_speculative_tokens=args.num_speculative_tokens,
         engine_version=args.engine_version,
     )
+
+
+def _engine_layout(args: argparse.Namespace) -> str:
+    from kvcap.models import LAYOUTS
+
+    engine = getattr(args, "engine", None)
+    return engine if engine in LAYOUTS else "logical"
 
 
 def given_bytes_per_token(args: argparse.Namespace) -> Fraction | None:

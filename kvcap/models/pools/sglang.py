@@ -63,6 +63,8 @@ class SglangOptions:
         ``--max-mamba-cache-size``; None to take them by ``state_ratio``.
     max_running_requests
         ``--max-running-requests``, by which DeepSeek V4's states are reserved; None for an estimate.
+    dp
+        Engines that share the requests, each with pools of its own.
     """
 
     page_tokens: int | None = None
@@ -70,9 +72,10 @@ class SglangOptions:
     state_ratio: Fraction = _STATE_RATIO
     state_slots: int | None = None
     max_running_requests: int | None = None
+    dp: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("page_tokens", "state_slots", "max_running_requests"):
+        for name in ("page_tokens", "state_slots", "max_running_requests", "dp"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{name.replace('_', ' ')} is {value}, expected a whole number from 1")
@@ -205,6 +208,8 @@ def sglang_pool(
     if isinstance(attention, CompressedLatent):
         window_bytes += Fraction(_OVERLAPPING_ROWS, page) * _overlapping_state_bytes(attention)
     notes = [f"SGLang keeps every token of {term.name}" for term in cost.terms if _is_merged(attention, term)]
+    if options.dp > 1:
+        notes.append(f"each of {options.dp} engines (dp) has pools like these")
     return SglangPool(
         groups=tuple(_group(attention, term, page) for term in cost.terms if term.pool != "workspace"),
         token_bytes=token_bytes,

@@ -34,13 +34,15 @@ class VllmOptions:
     max_model_len
         The longest request; None takes the model's context.
     max_num_batched_tokens
-        Tokens of one step, which decide what a window keeps while a prompt is computed.
+        Tokens of one step, which decide what a window keeps while a prompt is computed; 0 for all of it.
     async_scheduling
         Whether the next step is scheduled while one is under way.
     prefix_caching
         Whether blocks are kept for later requests; without it a state takes one block and not two.
     block_tokens
         ``--block-size``; None for the engine's default.
+    dp
+        Engines that share the requests, each with a pool of its own.
     """
 
     max_model_len: int | None = None
@@ -48,12 +50,18 @@ class VllmOptions:
     async_scheduling: bool = True
     prefix_caching: bool = True
     block_tokens: int | None = None
+    dp: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("max_model_len", "max_num_batched_tokens", "block_tokens"):
+        for name, least in (
+            ("max_model_len", 1),
+            ("max_num_batched_tokens", 0),
+            ("block_tokens", 1),
+            ("dp", 1),
+        ):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{name.replace('_', ' ')} is {value}, expected a whole number from 1")
+            if value is not None and value < least:
+                raise UsageError(f"{name.replace('_', ' ')} is {value}, expected a whole number from {least}")
 
 
 @dataclass(frozen=True)
@@ -68,8 +76,8 @@ class VllmPool:
         Bytes of a block of the pool: those of the widest group.
     max_model_len
         Tokens of the longest request.
-    request_blocks
-        Blocks that such a request may take, over all groups.
+    group_request_blocks
+        Blocks that such a request may take of each group.
     prints_blocks
         Whether the engine is so old that it prints blocks over groups times their tokens.
     notes
@@ -79,9 +87,14 @@ class VllmPool:
     groups: tuple[CacheGroup, ...]
     block_bytes: int
     max_model_len: int
-    request_blocks: int
+    group_request_blocks: tuple[int, ...]
     prints_blocks: bool = False
     notes: tuple[str, ...] = ()
+
+    @property
+    def request_blocks(self) -> int:
+        """Blocks that a request of ``max_model_len`` tokens may take, over all groups."""
+        return sum(self.group_request_blocks)
 
     @property
     def alignment_tokens(self) -> int:
@@ -153,11 +166,13 @@ def vllm_pool(model: Model, deployment: ModelBytesOptions, options: VllmOptions 
     notes = []
     if deployment.pp > 1 and len(groups) > 1:
         notes.append(f"every group's layers are taken as spread evenly over {deployment.pp} stages")
+    if options.dp > 1:
+        notes.append(f"each of {options.dp} engines (dp) has a pool like this one")
     return VllmPool(
         groups=groups,
         block_bytes=pool_block_bytes(groups),
         max_model_len=max_model_len,
-        request_blocks=request_blocks(groups, max_model_len, options, deployment),
+        group_request_blocks=request_blocks(groups, max_model_len, options, deployment),
         prints_blocks=version is not None and version < _COUNTS_REQUESTS_FROM,
         notes=tuple(notes),
     )
@@ -165,12 +180,12 @@ def vllm_pool(model: Model, deployment: ModelBytesOptions, options: VllmOptions 
 
 def request_blocks(
     groups: Sequence[CacheGroup], tokens: int, options: VllmOptions, deployment: ModelBytesOptions
-) -> int:
-    """Return the blocks that one request of ``tokens`` may take, over all groups, as vLLM admits it."""
+) -> tuple[int, ...]:
+    """Return the blocks that one request of ``tokens`` may take of each group, as vLLM admits it."""
     batches = deployment.pp + options.async_scheduling
-    in_flight = batches * options.max_num_batched_tokens
+    in_flight = batches * (options.max_num_batched_tokens or tokens)
     drafts = deployment.num_speculative_tokens
-    return sum(_group_blocks(group, tokens, in_flight, drafts, options.prefix_caching) for group in groups)
+    return tuple(_group_blocks(group, tokens, in_flight, drafts, options.prefix_caching) for group in groups)
 
 
 def _group_blocks(group: CacheGroup, tokens: int, in_flight: int, drafts: int, prefix_caching: bool) -> int:
