@@ -29,6 +29,7 @@ async def ask(
     parts: Sequence[bytes | float] | None = None,
 ) -> Answer:
     """Send one request; ``parts`` are pieces of its body, and seconds to wait between them."""
+    sent = {"content-type": "application/json", **(headers or {})} if method == "POST" else headers or {}
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     pieces: list[bytes | float] = [raw] if parts is None else list(parts)
     gone = asyncio.Event()
@@ -57,7 +58,7 @@ async def ask(
         "raw_path": path.encode(),
         "query_string": b"",
         "root_path": "",
-        "headers": [(k.lower().encode(), v.encode()) for k, v in (headers or {}).items()],
+        "headers": [(k.lower().encode(), v.encode()) for k, v in sent.items()],
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 80),
     }

@@ -8,16 +8,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kvcap.errors import RequestRefusedError
+from kvcap.online.server.arrow_bounds import MalformedStreamError, decompressed_bytes
 from kvcap.online.server.bodies import decode_body
+from kvcap.online.server.options import Limits
 
 ARROW = "application/vnd.apache.arrow.stream"
 LINES = "application/x-ndjson"
 JSON = "application/json"
+LIMITS = Limits(max_ids_per_request=10, max_pending=5, max_body_bytes=1 << 16)
 
 
 def arrow(**columns: Any) -> bytes:
@@ -32,7 +36,7 @@ def lists(requests: list[list[int]], kind: pa.DataType) -> pa.Array:
     return pa.array(requests, pa.list_(kind))
 
 
-@given(requests=st.lists(st.lists(st.integers(0, 2**32 - 1), max_size=5), min_size=1, max_size=6))
+@given(requests=st.lists(st.lists(st.integers(0, 2**32 - 1), max_size=5), min_size=1, max_size=5))
 def test_a_list_lines_and_an_arrow_stream_say_the_same(requests: list[list[int]]) -> None:
     objects = [{"token_ids": tokens} for tokens in requests]
     bodies = [
@@ -48,7 +52,7 @@ def test_a_list_lines_and_an_arrow_stream_say_the_same(requests: list[list[int]]
         ),
     ]
     for body, media_type in bodies:
-        found = decode_body(body, media_type, 10).requests
+        found = decode_body(body, media_type, LIMITS).requests
         assert found.kind == "token_ids"
         assert found.ids.dtype == np.uint32
         assert [part.tolist() for part in np.split(found.ids, found.offsets[1:-1])] == requests
@@ -71,7 +75,7 @@ def test_everything_about_a_request_arrives_in_json_and_in_arrow() -> None:
     columns = {name: [value] for name, value in item.items()}
     columns["timestamp"] = pa.array([1_500_000_000], pa.timestamp("ns"))  # type: ignore[assignment]
     for body, media_type in ((json.dumps(item).encode(), JSON), (arrow(**columns), ARROW)):
-        found = decode_body(body, media_type, 10)
+        found = decode_body(body, media_type, LIMITS)
         requests = found.requests
         assert requests.ids.tolist() == [1, 2**64 - 1]
         assert requests.input_tokens is not None
@@ -109,18 +113,20 @@ def test_everything_about_a_request_arrives_in_json_and_in_arrow() -> None:
         (b'{"token_ids": [1], "timestamp": "now"}', 422, "seconds since 1970"),
         (b'{"token_ids": [1], "timestamp": 1e300}', 422, "seconds since 1970"),
         (b'{"token_ids": [1], "pool": 3}', 422, "pool is 3"),
+        (b'{"token_ids": [1], "pool": "%s"}' % (b"p" * 1025), 422, "at most 1024"),
+        (b'[{"token_ids": [1]}' + b', {"token_ids": [1]}' * 5 + b"]", 413, "holds 6 requests"),
         (b'{"token_ids": [1,2,3,4,5,6,7,8,9,10,11]}', 413, "at most 10"),
     ],
 )
 def test_a_bad_body_is_refused_with_its_cause(body: bytes, status: int, message: str) -> None:
     with pytest.raises(RequestRefusedError, match=message) as refused:
-        decode_body(body, JSON, 10)
+        decode_body(body, JSON, LIMITS)
     assert refused.value.status == status
 
 
 def test_a_bad_line_is_named() -> None:
     with pytest.raises(RequestRefusedError, match="line 2: "):
-        decode_body(b'{"token_ids": []}\n{', LINES, 10)
+        decode_body(b'{"token_ids": []}\n{', LINES, LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -140,11 +146,21 @@ def test_a_bad_line_is_named() -> None:
         (arrow(hash_ids=lists([[1]], pa.uint64()), input_length=[-1]), 422),
         (arrow(hash_ids=lists([[1]], pa.uint64()), input_length=pa.array([None], pa.int64())), 422),
         (arrow(token_ids=lists([[1] * 11], pa.uint32())), 413),
+        (arrow(token_ids=lists([[1]] * 6, pa.uint32())), 413),
+        (arrow(token_ids=lists([[1]], pa.uint32()), output_length=[-5]), 422),
+        (arrow(token_ids=lists([[1]], pa.uint32()), model=["m" * 1025]), 422),
+        (arrow(token_ids=lists([[1]], pa.uint32()), pool=pa.array(["p" * 1025]).dictionary_encode()), 422),
+        (arrow(token_ids=lists([[1]], pa.uint32()), pool=pc.run_end_encode(pa.array(["p"]))), 422),
+        (arrow(token_ids=lists([[1]], pa.uint32()), timestamp=pa.array([-1], pa.timestamp("us"))), 422),
+        (
+            arrow(token_ids=lists([[1]], pa.uint32()), timestamp=pa.array([2**63 - 1], pa.timestamp("us"))),
+            422,
+        ),
     ],
 )
 def test_a_bad_stream_is_refused(body: bytes, status: int) -> None:
     with pytest.raises(RequestRefusedError) as refused:
-        decode_body(body, ARROW, 10)
+        decode_body(body, ARROW, LIMITS)
     assert refused.value.status == status
 
 
@@ -152,4 +168,49 @@ def test_a_bad_stream_is_refused(body: bytes, status: int) -> None:
 def test_no_bytes_do_more_than_be_refused(body: bytes) -> None:
     for media_type in (JSON, LINES, ARROW):
         with contextlib.suppress(RequestRefusedError):
-            decode_body(body, media_type, 10)
+            decode_body(body, media_type, LIMITS)
+
+
+@given(
+    requests=st.lists(st.lists(st.integers(0, 2**32 - 1), max_size=9), min_size=1, max_size=5),
+    compression=st.sampled_from([None, "lz4", "zstd"]),
+    pools=st.booleans(),
+)
+def test_the_size_of_a_stream_is_told_before_it_is_decompressed(
+    requests: list[list[int]], compression: str | None, pools: bool
+) -> None:
+    columns: dict[str, Any] = {"token_ids": lists(requests, pa.uint32())}
+    if pools:
+        columns["pool"] = pa.array(["p"] * len(requests)).dictionary_encode()
+    table = pa.table(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as w:
+        w.write_table(table)
+    told = decompressed_bytes(sink.getvalue().to_pybytes())
+    assert sum(len(request) for request in requests) * 4 <= told <= table.nbytes + 1024
+
+
+def test_a_small_stream_of_many_bytes_is_refused_without_reading_them() -> None:
+    n = 1 << 22
+    table = pa.table({"token_ids": pa.ListArray.from_arrays([0, n], pa.array(np.zeros(n, np.uint32)))})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    body = sink.getvalue().to_pybytes()
+    assert len(body) < LIMITS.max_body_bytes
+    before = pa.total_allocated_bytes()
+    with pytest.raises(RequestRefusedError, match="expected at most 65536") as refused:
+        decode_body(body, ARROW, LIMITS)
+    assert refused.value.status == 413
+    assert pa.total_allocated_bytes() - before < n
+
+
+@given(data=st.data())
+def test_damaged_metadata_is_refused(data: st.DataObject) -> None:
+    body = bytearray(arrow(token_ids=lists([[1, 2], [3]], pa.uint32()), pool=["a", "b"]))
+    for _ in range(data.draw(st.integers(1, 4))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(RequestRefusedError):
+        decode_body(bytes(body), ARROW, LIMITS)
+    with contextlib.suppress(MalformedStreamError, pa.ArrowException, OSError):
+        decompressed_bytes(bytes(body))

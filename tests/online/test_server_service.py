@@ -5,74 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import threading
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from asgi import Answer, ask, lifespan
+from asgi import ask
+from live_service import BLOCK, FakeEncoder, go, options, post, running
 from prometheus_client.parser import text_string_to_metric_families
 
-from kvcap.errors import RequestRefusedError, SchemaError
+from kvcap.errors import SchemaError
 from kvcap.online import Estimator
 from kvcap.online.server.app import make_app
 from kvcap.online.server.options import Limits, ServeOptions
 from kvcap.online.server.prompts import TokenizingEncoder
 from kvcap.online.server.service import Service
-from kvcap.online.server.settings import serve_options
 from kvcap.queries import open_results
 from kvcap.replay import ReplayOptions, replay
 from kvcap.units import format_size
-
-BLOCK = 4
-
-
-class FakeEncoder:
-    """Words of a prompt as token ids; each body may be made to take its time."""
-
-    def __init__(self, delay: Callable[[str], float] = lambda _: 0.0) -> None:
-        self._delay = delay
-        self.gate = threading.Event()
-        self.gate.set()
-
-    def encode(self, body: bytes) -> list[Any]:
-        text = json.loads(body)["prompt"]
-        self.gate.wait(10)
-        time.sleep(self._delay(text))
-        if text == "bad":
-            raise RequestRefusedError(422, "a bad prompt")
-        return [np.array([int(word) for word in text.split()], np.uint32)]
-
-    def close(self) -> None:
-        pass
-
-
-def options(**changes: Any) -> ServeOptions:
-    flags = {"kv_bytes_per_token": "1000", "block_size": BLOCK, "capacities": "3blocks,10blocks,1000blocks"}
-    limits = changes.pop("limits", None)
-    found = serve_options({**flags, **changes}, {}, None)
-    return found if limits is None else ServeOptions(**{**vars(found), "limits": limits})
-
-
-@asynccontextmanager
-async def running(
-    chosen: ServeOptions | None = None, encoder: Any = None
-) -> AsyncIterator[tuple[Any, Service]]:
-    service = Service(chosen or options())
-    async with lifespan(make_app(service, encoder or FakeEncoder())) as app:
-        yield app, service
-
-
-def go(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(test())  # type: ignore[arg-type]
-
-
-async def post(app: Any, path: str, body: Any, **more: Any) -> Answer:
-    return await ask(app, "POST", path, body, **more)
 
 
 def words(request: list[int]) -> str:

@@ -27,7 +27,18 @@ _FLAGS: Final = (
     ("--served-model", "NAME", "what /v1/models lists (default: the tokenizer's name)"),
     ("--host", "ADDRESS", "address to listen on (default: 127.0.0.1)"),
     ("--port", "PORT", "port to listen on, 0 for any free one (default: 8080)"),
-    ("--max-pending", "N", "requests that may wait; further ones are refused or dropped (default: 4096)"),
+    (
+        "--allowed-hosts",
+        "NAMES",
+        "comma list of names that requests may be for, or come from pages of, beside addresses and names "
+        "without a dot; *.example.com for those below, * for all",
+    ),
+    (
+        "--max-pending",
+        "N",
+        "requests that may wait, and that one body may hold; further ones are refused or dropped "
+        "(default: 4096)",
+    ),
     ("--max-body-size", "SIZE", "largest body (default: 64MiB)"),
     ("--max-ids-per-request", "N", "most ids of one request (default: 4194304)"),
     ("--body-timeout-seconds", "S", "time that a client has to send a request (default: 30)"),

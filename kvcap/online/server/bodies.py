@@ -19,21 +19,23 @@ from kvcap.blocks import list_arrays
 from kvcap.errors import RequestRefusedError, UsageError
 from kvcap.online.estimator import RequestBatch
 from kvcap.online.estimator.requests import RequestKind, as_ids
+from kvcap.online.server.arrow_bounds import MalformedStreamError, decompressed_bytes
+from kvcap.online.server.http import ARROW_TYPES, LINES_TYPES
 from kvcap.online.server.incoming import Incoming
+from kvcap.online.server.options import Limits
 from kvcap.schema import HASH_IDS, TOKEN_IDS
-
-ARROW_TYPES: Final = ("application/vnd.apache.arrow.stream", "application/x-apache-arrow-stream")
-LINES_TYPES: Final = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 
 MAX_LENGTH: Final = 2**31
 """Tokens of one prompt or answer, at most: totals stay exact."""
+MAX_NAME: Final = 1024
+"""Characters of a pool, a session or a model."""
 _MAX_TIMESTAMP_S: Final = 2**43 - 1
 
 _LABELS: Final[dict[str, type[str] | type[int]]] = {"session_id": str, "model": str, "output_length": int}
 _FIELDS: Final = ("token_ids", "hash_ids", "input_length", "timestamp", "pool", *_LABELS)
 
 
-def decode_body(body: bytes, content_type: str, max_ids: int) -> Incoming:
+def decode_body(body: bytes, content_type: str, limits: Limits) -> Incoming:
     """Return the requests of a body.
 
     Parameters
@@ -42,8 +44,8 @@ def decode_body(body: bytes, content_type: str, max_ids: int) -> Incoming:
         As received.
     content_type
         Its media type, without parameters; what is no Arrow stream and no lines is JSON.
-    max_ids
-        How many ids one request may have.
+    limits
+        How many requests a body may hold, how many ids each of them, and how many bytes once decompressed.
 
     Raises
     ------
@@ -51,12 +53,20 @@ def decode_body(body: bytes, content_type: str, max_ids: int) -> Incoming:
         If it is not what it should be.
     """
     if content_type in ARROW_TYPES:
-        return _from_arrow(body, max_ids)
+        return _from_arrow(body, limits)
     if content_type in LINES_TYPES:
         lines = [line for line in body.splitlines() if line.strip()]
-        return _from_objects([_json(line, f"line {n}: ") for n, line in enumerate(lines, 1)], max_ids)
+        _check_count(len(lines), limits)
+        return _from_objects([_json(line, f"line {n}: ") for n, line in enumerate(lines, 1)], limits)
     found = _json(body, "")
-    return _from_objects(found if isinstance(found, list) else [found], max_ids)
+    return _from_objects(found if isinstance(found, list) else [found], limits)
+
+
+def _check_count(requests: int, limits: Limits) -> None:
+    if requests > limits.max_pending:
+        raise RequestRefusedError(
+            413, f"the body holds {requests} requests, expected at most {limits.max_pending} (--max-pending)"
+        )
 
 
 def _json(text: bytes, where: str) -> Any:
@@ -66,7 +76,8 @@ def _json(text: bytes, where: str) -> Any:
         raise RequestRefusedError(400, f"{where}is no JSON ({error}), expected a request") from error
 
 
-def _from_objects(requests: list[Any], max_ids: int) -> Incoming:
+def _from_objects(requests: list[Any], limits: Limits) -> Incoming:
+    _check_count(len(requests), limits)
     kinds: set[RequestKind] = set()
     ids = []
     for number, request in enumerate(requests):
@@ -75,8 +86,10 @@ def _from_objects(requests: list[Any], max_ids: int) -> Incoming:
             kind, values = _ids(request)
         except UsageError as error:
             raise RequestRefusedError(422, f"{where}{error}") from error
-        if values.size > max_ids:
-            raise RequestRefusedError(413, f"{where}holds {values.size} {kind}, expected at most {max_ids}")
+        if values.size > limits.max_ids_per_request:
+            raise RequestRefusedError(
+                413, f"{where}holds {values.size} {kind}, expected at most {limits.max_ids_per_request}"
+            )
         kinds.add(kind)
         ids.append(values)
     if len(kinds) != 1:
@@ -132,13 +145,19 @@ def _column(requests: list[dict[str, Any]], name: str, kind: type) -> list[Any] 
     if all(value is None for value in values):
         return None
     for value in values:
-        if value is not None and type(value) is not kind:
-            raise UsageError(
-                f"{name} is {value!r:.60}, expected {'text' if kind is str else 'a whole number'}"
-            )
-        if isinstance(value, int) and not 0 <= value <= MAX_LENGTH:
-            raise UsageError(f"{name} is {value}, expected a whole number from 0 to {MAX_LENGTH}")
+        _check_label(name, value, kind)
     return values
+
+
+def _check_label(name: str, value: Any, kind: type) -> None:
+    if value is None:
+        return
+    if type(value) is not kind:
+        raise UsageError(f"{name} is {value!r:.60}, expected {'text' if kind is str else 'a whole number'}")
+    if isinstance(value, int) and not 0 <= value <= MAX_LENGTH:
+        raise UsageError(f"{name} is {value}, expected a whole number from 0 to {MAX_LENGTH}")
+    if isinstance(value, str) and len(value) > MAX_NAME:
+        raise UsageError(f"{name} has {len(value)} characters, expected at most {MAX_NAME}")
 
 
 def _numbers(requests: list[dict[str, Any]], name: str) -> Any:
@@ -162,13 +181,19 @@ def _timestamps(requests: list[dict[str, Any]]) -> Any:
     return np.array([round(value * 1_000_000) for value in values], np.int64)
 
 
-def _from_arrow(body: bytes, max_ids: int) -> Incoming:
+def _from_arrow(body: bytes, limits: Limits) -> Incoming:
     try:
+        size = decompressed_bytes(body)
+        if size > limits.max_body_bytes:
+            raise RequestRefusedError(
+                413,
+                f"the stream holds {size} bytes, expected at most {limits.max_body_bytes} (--max-body-size)",
+            )
         with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
             table = reader.read_all()
         table.validate(full=True)
-        return _from_table(table.combine_chunks(), max_ids)
-    except (pa.ArrowException, OSError) as error:
+        return _from_table(table, limits)
+    except (pa.ArrowException, OSError, MalformedStreamError) as error:
         first_line = str(error).splitlines()[0] if str(error) else repr(error)
         raise RequestRefusedError(
             400, f"the body does not read as an Arrow IPC stream of requests ({first_line})"
@@ -177,7 +202,7 @@ def _from_arrow(body: bytes, max_ids: int) -> Incoming:
         raise RequestRefusedError(422, str(error)) from error
 
 
-def _from_table(table: pa.Table, max_ids: int) -> Incoming:
+def _from_table(table: pa.Table, limits: Limits) -> Incoming:
     unknown = [name for name in table.column_names if name not in _FIELDS]
     if unknown:
         raise UsageError(f"the stream holds {unknown[0]}, expected only {', '.join(_FIELDS)}")
@@ -188,25 +213,43 @@ def _from_table(table: pa.Table, max_ids: int) -> Incoming:
         raise UsageError("the stream holds input_length, which token_ids tell themselves")
     if table.num_rows == 0:
         raise UsageError("the stream holds no request")
+    _check_count(table.num_rows, limits)
+    for name in table.column_names:
+        _check_encoding(name, table.column(name))
+    table = table.combine_chunks()
     column = _array(table, kind, TOKEN_IDS if kind == "token_ids" else HASH_IDS)
     if column.null_count or column.flatten().null_count:
         raise UsageError(f"{kind} holds nulls, expected whole numbers")
     ids, offsets = list_arrays(column, np.dtype(np.uint32 if kind == "token_ids" else np.uint64))
     longest = int(np.diff(offsets).max())
-    if longest > max_ids:
-        raise RequestRefusedError(413, f"a request holds {longest} {kind}, expected at most {max_ids}")
+    if longest > limits.max_ids_per_request:
+        raise RequestRefusedError(
+            413, f"a request holds {longest} {kind}, expected at most {limits.max_ids_per_request}"
+        )
     lengths = _integers(table, "input_length", pa.int64())
     if lengths is not None and not 0 <= lengths.min() <= lengths.max() <= MAX_LENGTH:
         raise UsageError(f"input_length holds a number outside 0 to {MAX_LENGTH}")
-    pools = _optional(table, "pool", pa.string())
+    times = _integers(table, "timestamp", pa.timestamp("us"))
+    if times is not None and not 0 <= times.min() <= times.max() <= _MAX_TIMESTAMP_S * 1_000_000:
+        raise UsageError("timestamp holds a time out of range, expected times since 1970")
+    labels = {name: _optional(table, name, kind_) for name, kind_ in _LABELS.items()}
     return Incoming(
-        RequestBatch(kind, ids, offsets, lengths, _integers(table, "timestamp", pa.timestamp("us")), pools),
-        {
-            name: values
-            for name, type_ in _LABELS.items()
-            if (values := _optional(table, name, pa.string() if type_ is str else pa.int64())) is not None
-        },
+        RequestBatch(kind, ids, offsets, lengths, times, _optional(table, "pool", str)),
+        {name: values for name, values in labels.items() if values is not None},
     )
+
+
+def _check_encoding(name: str, column: pa.ChunkedArray) -> None:
+    """Refuse what takes more room as plain values than in the stream, but for short names."""
+    kind = column.type
+    if pa.types.is_run_end_encoded(kind) or (
+        pa.types.is_dictionary(kind) and pa.types.is_nested(kind.value_type)
+    ):
+        raise UsageError(f"{name} is {kind}, expected plain values")
+    if pa.types.is_dictionary(kind) and not pa.types.is_primitive(kind.value_type):
+        longest = max(pc.max(pc.binary_length(part.dictionary)).as_py() or 0 for part in column.chunks)
+        if longest > MAX_NAME:
+            raise UsageError(f"{name} has a value of {longest} bytes, expected at most {MAX_NAME}")
 
 
 def _array(table: pa.Table, name: str, wanted: pa.DataType) -> pa.Array:
@@ -228,8 +271,10 @@ def _integers(table: pa.Table, name: str, wanted: pa.DataType) -> Any:
     return np.ascontiguousarray(array.cast(pa.int64()).to_numpy(zero_copy_only=False))
 
 
-def _optional(table: pa.Table, name: str, wanted: pa.DataType) -> list[Any] | None:
+def _optional(table: pa.Table, name: str, kind: type) -> list[Any] | None:
     if name not in table.column_names:
         return None
-    values: list[Any] = _array(table, name, wanted).to_pylist()
+    values: list[Any] = _array(table, name, pa.string() if kind is str else pa.int64()).to_pylist()
+    for value in values:
+        _check_label(name, value, kind)
     return values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.resources
 import re
 import time
@@ -20,8 +21,8 @@ from starlette.routing import Route
 from kvcap._version import __version__
 from kvcap.errors import RequestRefusedError
 from kvcap.online.estimator import ObservedBatch
-from kvcap.online.server.bodies import LINES_TYPES, decode_body
-from kvcap.online.server.http import media_type, read_body
+from kvcap.online.server.bodies import decode_body
+from kvcap.online.server.http import JSON_TYPE, LINES_TYPES, media_type, read_body
 from kvcap.online.server.prompts import PromptEncoder, incoming_prompts
 from kvcap.online.server.service import Service
 from kvcap.online.server.shadow import Endpoint, completion, completion_events, read_shadow
@@ -30,6 +31,11 @@ POOL_HEADER: Final = "x-kvcap-pool"
 _POOL: Final = re.compile(r"[A-Za-z0-9._-]*")
 DOWNLOADS: Final = ("grafana-dashboard.json", "nginx-mirror.conf", "envoy-mirror.yaml")
 """What goes into other programs' configuration, under ``/assets/``."""
+
+THREADS: Final = "kvcap-serve"
+"""How the names begin of threads that may be at work when the service ends."""
+_MAX_INLINE_BYTES: Final = 1 << 18
+"""Bodies that are decoded on the event loop: a millisecond or two."""
 
 _Handler = Callable[[Request], Awaitable[Response]]
 
@@ -50,7 +56,8 @@ class Endpoints:
         self._encoder = encoder
         tokenize = service.options.tokenize
         workers = 2 if tokenize is None else tokenize.workers
-        self._tokenizers = ThreadPoolExecutor(workers, thread_name_prefix="kvcap-tokenize")
+        self._tokenizers = ThreadPoolExecutor(workers, thread_name_prefix=f"{THREADS}-tokenize")
+        self._decoders = ThreadPoolExecutor(2, thread_name_prefix=f"{THREADS}-decode")
 
     def routes(self) -> list[Route]:
         """Return the paths."""
@@ -65,14 +72,16 @@ class Endpoints:
             Route("/finalize", self._finalize, methods=["POST"]),
             Route("/metrics", self._metrics),
             Route("/health", self._health),
+            Route("/healthz", self._health),
             Route("/openapi.json", self._openapi),
             Route("/assets/{name}", self._asset),
             Route("/", self._page),
         ]
 
     def close(self) -> None:
-        """Release the tokenizers; no request is under way."""
-        self._tokenizers.shutdown(wait=True)
+        """Release the tokenizers, without waiting for what they are at."""
+        for pool in (self._tokenizers, self._decoders):
+            pool.shutdown(wait=False, cancel_futures=True)
         self._encoder.close()
 
     def _counting(self, handler: _Handler, when_full: Literal["overloaded", "dropped"]) -> _Handler:
@@ -95,24 +104,33 @@ class Endpoints:
 
     async def _requests(self, request: Request) -> Response:
         limits = self._service.options.limits
-        body = await read_body(request, limits)
         kind = media_type(request)
-        incoming = decode_body(body, kind, limits.max_ids_per_request)
-        observed = await self._service.submit(incoming, len(body))
+        body = await read_body(request, limits)
+        if len(body) <= _MAX_INLINE_BYTES:
+            observed = await self._service.submit(decode_body(body, kind, limits), len(body))
+        else:
+            decode = partial(decode_body, body, kind, limits)
+            observed, _ = await self._service.submit_work(self._decoders, decode, len(body))
         found = _observations(observed, self._service.options.block_bytes)
         if kind in LINES_TYPES:
             return Response(b"".join(orjson.dumps(item) + b"\n" for item in found), media_type=kind)
-        single = len(found) == 1 and kind == "application/json" and not body.lstrip().startswith(b"[")
+        single = len(found) == 1 and kind == JSON_TYPE and not body.lstrip().startswith(b"[")
         return json_response(found[0] if single else {"observations": found})
 
     async def _shadow(self, request: Request, endpoint: Endpoint) -> Response:
         options = self._service.options
         limits = options.limits
+        media_type(request)
         body = await read_body(request, limits)
-        asked = read_shadow(body, endpoint, options.served_model, limits.max_json_depth)
+        read = partial(read_shadow, body, endpoint, options.served_model, limits.max_json_depth)
+        if len(body) <= _MAX_INLINE_BYTES:
+            asked = read()
+        else:
+            asked = await asyncio.get_running_loop().run_in_executor(self._decoders, read)
         labels, pool = {"model": asked.model}, _pool(request)
         work = partial(incoming_prompts, self._encoder, body, labels, pool, limits.max_ids_per_request)
         observed, seconds = await self._service.submit_work(self._tokenizers, work, len(body))
+        self._service.metrics.tokenize_seconds.observe(seconds)
         if asked.stream:
             events = completion_events(asked, list(observed), options, seconds)
             return StreamingResponse(events, media_type="text/event-stream")
@@ -152,7 +170,8 @@ class Endpoints:
             }
         )
 
-    async def _finalize(self, _: Request) -> Response:
+    async def _finalize(self, request: Request) -> Response:
+        media_type(request)
         return json_response(asdict(await self._service.finalize()))
 
     async def _metrics(self, _: Request) -> Response:
@@ -164,6 +183,9 @@ class Endpoints:
         broken = self._service.broken
         if broken is not None:
             raise RequestRefusedError(503, f"the service has stopped observing: {broken}")
+        stuck = self._service.stuck()
+        if stuck is not None:
+            raise RequestRefusedError(503, f"the service is not ready: {stuck}")
         return json_response({"status": "ok"})
 
     async def _openapi(self, _: Request) -> Response:

@@ -11,13 +11,29 @@ from starlette.requests import ClientDisconnect, Request
 from kvcap.errors import RequestRefusedError
 from kvcap.online.server.options import Limits
 
+JSON_TYPE: Final = "application/json"
+ARROW_TYPES: Final = ("application/vnd.apache.arrow.stream", "application/x-apache-arrow-stream")
+LINES_TYPES: Final = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
 _TOO_SLOW: Final = "too slow"
 
 
 def media_type(request: Request) -> str:
-    """Return the media type of a body without parameters; what tools send by default stands for JSON."""
+    """Return the media type of a body without parameters.
+
+    Raises
+    ------
+    RequestRefusedError
+        With status 415 when it is none that the service reads. A page of another site can make a browser send
+        forms and plain text, but none of these without asking first.
+    """
     found = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return "application/json" if found in ("", "application/x-www-form-urlencoded") else found
+    if found not in (JSON_TYPE, *LINES_TYPES, *ARROW_TYPES):
+        raise RequestRefusedError(
+            415,
+            f"the content type is {found or 'missing'}, expected {JSON_TYPE}, {LINES_TYPES[0]} or "
+            f"{ARROW_TYPES[0]} (curl: -H 'content-type: {JSON_TYPE}')",
+        )
+    return found
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import numpy as np
 
@@ -31,18 +31,26 @@ class Incoming:
         return len(self.requests)
 
 
-def stamped(incoming: Incoming, now_us: int) -> Incoming:
-    """Return requests that all have a timestamp."""
-    requests = incoming.requests
-    if requests.timestamps_us is not None:
-        return incoming
-    times = np.full(len(requests), now_us, np.int64)
-    return Incoming(
-        RequestBatch(
-            requests.kind, requests.ids, requests.offsets, requests.input_tokens, times, requests.pools
-        ),
-        incoming.labels,
-    )
+MAX_SKEW_US: Final = 300 * 1_000_000
+"""How far behind this machine's clock that of a client may be ahead; later times are not believed."""
+
+
+def stamped(incoming: Incoming, now_us: int) -> tuple[Incoming, int]:
+    """Return requests that all have a timestamp, and how many had one that was not believed.
+
+    The time of arrival stands for one that is missing or lies in the future: a window in seconds ends at the
+    latest one, and would hold nothing else.
+    """
+    given = incoming.requests.timestamps_us
+    if given is None:
+        times = np.full(len(incoming), now_us, np.int64)
+        return replace(incoming, requests=replace(incoming.requests, timestamps_us=times)), 0
+    future = given > now_us + MAX_SKEW_US
+    n_future = int(np.count_nonzero(future))
+    if n_future == 0:
+        return incoming, 0
+    times = np.where(future, now_us, given)
+    return replace(incoming, requests=replace(incoming.requests, timestamps_us=times)), n_future
 
 
 def joined(parts: Sequence[Incoming], block_size: int) -> Incoming:

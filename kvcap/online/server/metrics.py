@@ -44,6 +44,11 @@ class Metrics:
         self._dropped = Counter(
             "kvcap_dropped", "Shadows dropped because the queue was full.", registry=self._registry
         )
+        self.future_timestamps = Counter(
+            "kvcap_future_timestamps",
+            "Requests whose time lay in the future and was replaced by that of their arrival.",
+            registry=self._registry,
+        )
         self.tokenize_seconds = self._histogram("tokenize", "Time to tokenize one body.")
         self.simulate_seconds = self._histogram("simulate", "Time to observe what was ready at once.")
         self.total_seconds = self._histogram("total", "Time from arrival to answer.")

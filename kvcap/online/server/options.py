@@ -85,6 +85,9 @@ class ServeOptions:
         Where to listen.
     api_key
         What clients have to show as bearer token; None asks for none.
+    allowed_hosts
+        Names beside ``host``, addresses and names without a dot that requests may be for, or come from pages
+        of; ``*`` for all.
     limits
         What clients may ask.
     """
@@ -110,6 +113,7 @@ class ServeOptions:
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     api_key: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Coroutine, Generator
 from typing import Any, Final
 
@@ -15,11 +17,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from kvcap.errors import KvcapError, UsageError
 from kvcap.online.server.app import make_app
+from kvcap.online.server.endpoints import THREADS
 from kvcap.online.server.options import ServeOptions
 from kvcap.online.server.prompts import TokenizingEncoder
 from kvcap.online.server.service import Service
 
-_DRAIN_S: Final = 30
+_DRAIN_S: Final = 5
+_HEALTH_PATHS: Final = (b"/health", b"/healthz")
+_LAST_WORK_S: Final = 0.5
 _KEEP_ALIVE_S: Final = 75
 
 
@@ -56,7 +61,18 @@ def serve(options: ServeOptions) -> int:
         listener.close()
     if service.broken is not None:
         raise KvcapError(f"the service had stopped observing: {service.broken}")
+    _end_in_spite_of_workers()
     return 0
+
+
+def _end_in_spite_of_workers() -> None:
+    """End the process when a worker does not: all is kept, and Python would wait for it for ever."""
+    workers = [thread for thread in threading.enumerate() if thread.name.startswith(THREADS)]
+    for thread in workers:
+        thread.join(_LAST_WORK_S)
+    if any(thread.is_alive() for thread in workers):
+        print("kvcap: ended with a request still being tokenized", file=sys.stderr, flush=True)
+        os._exit(0)
 
 
 class _Server(uvicorn.Server):
@@ -135,7 +151,11 @@ def _protocol(timeout_s: float) -> type[HttpToolsProtocol]:
 
         def on_headers_complete(self) -> None:
             self._deadline.cancel()
+            if self.url.partition(b"?")[0] in _HEALTH_PATHS:
+                # However many others are connected: a probe that is refused ends the service.
+                self.limit_concurrency = None
             super().on_headers_complete()
+            self.limit_concurrency = self.config.limit_concurrency
 
         def on_message_begin(self) -> None:
             self._deadline.cancel()

@@ -30,6 +30,9 @@ _MAX_BATCH_IDS: Final = 1 << 20
 _MAX_INLINE_IDS: Final = 1 << 16
 """Ids that are observed on the event loop: well under a millisecond."""
 _TICK_S: Final = 0.5
+_STUCK_S: Final = 15.0
+_CLOSE_S: Final = 3.0
+"""What waits longer than that at the end is given up: whoever sent SIGTERM sends SIGKILL next."""
 
 
 @dataclass(frozen=True)
@@ -106,15 +109,15 @@ class Service:
             before, 503 when something is broken.
         """
         ticket = self._take_place(n_bytes)
-        if incoming.requests.timestamps_us is not None:
-            self._own_clock = False
-        self._arrivals.fill(ticket, incoming)
+        self._fill(ticket, incoming)
         return await ticket.answer
 
     async def submit_work(
         self, executor: Executor, work: Callable[[], Incoming], n_bytes: int
     ) -> tuple[ObservedBatch, float]:
         """Queue requests that ``work`` makes in another thread; their place in the queue is that of now.
+
+        Work that takes long loses its place: what came after it does not wait for it.
 
         Returns
         -------
@@ -127,14 +130,22 @@ class Service:
             What ``work`` raises, or what :meth:`submit` does.
         """
         ticket = self._take_place(n_bytes)
+        self._arrivals.be_patient()
         try:
             incoming, seconds = await asyncio.get_running_loop().run_in_executor(executor, _timed, work)
         except BaseException:
             self._arrivals.give_up(ticket)
             raise
-        self.metrics.tokenize_seconds.observe(seconds)
-        self._arrivals.fill(ticket, incoming)
+        self._fill(ticket, incoming)
         return await ticket.answer, seconds
+
+    def stuck(self) -> str | None:
+        """Return what keeps requests waiting for longer than any should; None while nothing does."""
+        oldest_us = self._arrivals.oldest_us()
+        waited_s = 0.0 if oldest_us is None else time.time() - oldest_us / 1e6
+        if waited_s < _STUCK_S:
+            return None
+        return f"a request has waited for {waited_s:.0f} s"
 
     async def snapshot(self) -> Snapshot:
         """Return what the estimator knows, between two batches."""
@@ -152,7 +163,10 @@ class Service:
 
     async def close(self) -> None:
         """Observe what waits, and keep everything; what cannot be kept shows in :attr:`broken`."""
-        await self._arrivals.idle.wait()
+        try:
+            await asyncio.wait_for(self._arrivals.idle.wait(), _CLOSE_S)
+        except (TimeoutError, asyncio.TimeoutError):
+            self._arrivals.abandon(RequestRefusedError(503, "the service has ended before it got to this"))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -165,6 +179,11 @@ class Service:
                 self._broken = error
         self._thread.shutdown(wait=True)
         self._keeper.close()
+
+    def _fill(self, ticket: Ticket, incoming: Incoming) -> None:
+        if incoming.requests.timestamps_us is not None:
+            self._own_clock = False
+        self.metrics.future_timestamps.inc(self._arrivals.fill(ticket, incoming))
 
     def _take_place(self, n_bytes: int) -> Ticket:
         if self._broken is not None:

@@ -86,6 +86,13 @@ def _one_of(*choices: str) -> Parser:
     return parse
 
 
+def _names(value: Any, name: str) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list) or not all(isinstance(part, str) and part.strip() for part in parts):
+        raise UsageError(f"{name} is {value!r}, expected names such as kvcap.example.com,*.example.org")
+    return tuple(part.strip() for part in parts)
+
+
 def _capacities(value: Any, name: str) -> list[Any]:
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list) or not parts:
@@ -117,6 +124,7 @@ SETTINGS: Final[dict[str, Parser]] = {
     "host": _text,
     "port": _port,
     "api_key": _text,
+    "allowed_hosts": _names,
     "max_pending": _count,
     "max_body_size": _size,
     "max_ids_per_request": _count,
