@@ -28,7 +28,8 @@ class ServiceProcess:
     def ask(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
         """Return status and body, as JSON where it is that; with a body it is a POST."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, headers or {})
+        sent = {} if data is None else {"content-type": "application/json"}
+        request = urllib.request.Request(self.url + path, data, {**sent, **(headers or {})})
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
                 return answer.status, _content(answer)

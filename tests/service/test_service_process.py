@@ -95,7 +95,9 @@ def test_kill_9_in_the_middle_of_load_leaves_whole_files_that_fit_together(tmp_p
 
 def test_a_client_that_does_not_send_is_cut_off(service: ServiceProcess) -> None:
     address = urlsplit(service.url)
-    for head in (b"", b"GET /stat", b"POST /v1/requests HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n"):
+    post = b"POST /v1/requests HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    post += b"content-length: 9\r\n\r\n"
+    for head in (b"", b"GET /stat", post):
         with socket.create_connection((address.hostname, address.port), timeout=5) as connection:
             connection.sendall(head)
             answer = connection.recv(1000)
@@ -106,11 +108,12 @@ def test_a_client_that_does_not_send_is_cut_off(service: ServiceProcess) -> None
 def test_too_many_connections_are_turned_away_and_the_service_lives_on(service: ServiceProcess) -> None:
     address = urlsplit(service.url)
     held = [socket.create_connection((address.hostname, address.port), timeout=5) for _ in range(40)]
-    assert service.ask("/health")[0] == 503
+    assert service.ask("/status")[0] == 503
+    assert service.ask("/health")[0] == 200
     for connection in held:
         connection.close()
     deadline = time.monotonic() + 10
-    while service.ask("/health")[0] != 200:
+    while service.ask("/status")[0] != 200:
         assert time.monotonic() < deadline
 
 
