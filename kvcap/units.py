@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from kvcap.errors import UsageError
 
@@ -24,6 +24,15 @@ _SIZE: Final = re.compile(r"\s*(?P<number>[0-9][0-9_]*\.?[0-9]*|\.[0-9]+)\s*(?P<
 _COUNT: Final = re.compile(r"(?P<prefix>[kmgbt]?)(?P<what>blocks?|tokens?)\Z")
 
 CapacityUnit = Literal["bytes", "blocks", "tokens"]
+
+
+class HasBlockBytes(Protocol):
+    """What knows the bytes of a block, or that it does not."""
+
+    @property
+    def block_bytes(self) -> int | None:
+        """Bytes of a full block; None when unknown."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -155,6 +164,19 @@ def format_count(count: int) -> str:
 def format_percent(share: float) -> str:
     """Return a share of 1 as a percentage with two decimals, such as ``36.64 %``."""
     return f"{100 * share:.2f} %"
+
+
+def say_size(run: HasBlockBytes, blocks: float | None) -> str:
+    """Return a capacity as a size, in blocks where ``run`` does not know its bytes, ``-`` for None."""
+    if blocks is None:
+        return "-"
+    size = run.block_bytes
+    return f"{blocks:,.0f} blocks" if size is None else format_size(blocks * size)
+
+
+def say_rate(rate: float | None) -> str:
+    """Return a share of 1 as a percentage, ``-`` for None."""
+    return "-" if rate is None else format_percent(rate)
 
 
 def _trimmed(value: float, unit: str) -> str:

@@ -133,9 +133,10 @@ def _connect(address: str | None) -> None:
 
 def _print(results: Results, capacities: str | None) -> None:
     from kvcap.analysis import answer
-    from kvcap.cli.answer_text import write_text
+    from kvcap.cli.answer_layout import ANSWER
+    from kvcap.cli.writer import write
 
-    write_text(answer(results, capacities), sys.stdout)
+    write(ANSWER, answer(results, capacities), "table", sys.stdout)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,8 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors look like all others."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        self.exit(2, f"kvcap: error: {message} (see {self.prog} --help)\n")
+        _complain(f"{message} (see {self.prog} --help)")
+        self.exit(2)
 
 
 def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
@@ -88,13 +89,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("kvcap: interrupted", file=sys.stderr)
         return 130
     except KvcapError as error:
-        print(f"kvcap: error: {error}", file=sys.stderr)
+        _complain(str(error))
         return error.exit_code
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        print(f"kvcap: error: {where}{error.strerror or error}", file=sys.stderr)
+        _complain(f"{where}{error.strerror or error}")
         return 1
     return code
+
+
+def _complain(message: str) -> None:
+    from kvcap.cli.writer import print_parts
+
+    print_parts(f"kvcap: error: {message}".split("\n"), sys.stderr)
 
 
 def _limit_threads(threads: int | None) -> None:

@@ -10,7 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kvcap.cli.rows import write_rows
+from kvcap.cli.layouts import ROWS
+from kvcap.cli.writer import print_parts, write
 from kvcap.errors import KvcapError, UsageError
 
 if TYPE_CHECKING:
@@ -73,11 +74,11 @@ class SqlShell:
                 else:
                     table = self._results.sql(text)
                     if table.num_columns:
-                        write_rows(table, self._form, sys.stdout)
+                        write(ROWS, table, self._form, sys.stdout)
             except KvcapError as error:
                 if not self._interactive:
                     raise
-                print(f"error: {error}")
+                print_parts(f"error: {error}".splitlines(), sys.stdout)
 
     def _statements(self) -> Iterator[str]:
         """Yield whole statements and dot commands; ``.exit`` and the end of the input end it."""
@@ -127,13 +128,14 @@ def print_queries(name: str | None = None) -> None:
     from kvcap.queries import list_queries, load_query
 
     if name is not None:
-        print(load_query(name).header)
+        print_parts(load_query(name).header.splitlines(), sys.stdout)
         return
     for query in list_queries():
-        print(f"{query.name}: {query.purpose}")
+        lines = [f"{query.name}: {query.purpose}"]
         for parameter in query.parameters:
             default = "required" if parameter.default is None else f"default {parameter.default}"
-            print(f"    -p {parameter.name}=...  {parameter.meaning} ({default})")
+            lines.append(f"    -p {parameter.name}=...  {parameter.meaning} ({default})")
+        print_parts(lines, sys.stdout)
 
 
 def run_shell(results: Results | History, form: str) -> None:

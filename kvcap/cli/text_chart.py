@@ -21,21 +21,26 @@ _EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
 _COARSE: Final = "    #####"
 _MARGIN: Final = 8
 _LABEL_WIDTH: Final = 10
+_OVERHANG: Final = 14
+"""Of the last label of the axis and the word behind it."""
 
 
-def curve_chart(traffic: Traffic, *, unicode: bool = True) -> list[str]:
+def curve_chart(traffic: Traffic, *, width: int | None = None, unicode: bool = True) -> list[str]:
     """Return block hit rate over capacity as lines of text.
 
     Parameters
     ----------
     traffic
         What was measured; with a block looked up.
+    width
+        Of the terminal, which the chart takes at most; None is wide enough.
     unicode
         Whether eighths of a character can be drawn; else columns are of ``#``.
     """
     base, low, high = _axis_powers(traffic)
+    columns = COLUMNS if width is None else max(1, min(COLUMNS, width - _MARGIN - _OVERHANG))
     size = traffic.run.block_bytes or 1
-    capacities = (float(base) ** np.linspace(low, high, COLUMNS) / size).astype(np.int64)
+    capacities = (float(base) ** np.linspace(low, high, columns) / size).astype(np.int64)
     hit_blocks, _ = hits_at(traffic.curve, capacities)
     top = max(1, int(traffic.ceiling_blocks.sum()))
     eighths = hit_blocks * (8 * ROWS) // top
@@ -46,7 +51,7 @@ def curve_chart(traffic: Traffic, *, unicode: bool = True) -> list[str]:
         label = f"{100 * share:.1f} %" if row in (ROWS - 1, ROWS // 2 - 1) else ""
         cells = "".join(marks[int(level)] for level in np.clip(eighths - 8 * row, 0, 8))
         lines.append(f"{label.rjust(_MARGIN - 1)} {cells}".rstrip())
-    return [*lines, _axis_line(traffic, base, low, high)]
+    return [*lines, _axis_line(traffic, base, low, high, columns)]
 
 
 def _axis_powers(traffic: Traffic) -> tuple[int, int, int]:
@@ -59,13 +64,13 @@ def _axis_powers(traffic: Traffic) -> tuple[int, int, int]:
     return base, floor(low), max(ceil(high), floor(low) + 1)
 
 
-def _axis_line(traffic: Traffic, base: int, low: int, high: int) -> str:
+def _axis_line(traffic: Traffic, base: int, low: int, high: int, columns: int) -> str:
     from kvcap.report.axes import count_text, size_text
 
-    step = max(1, ceil((high - low) * _LABEL_WIDTH / COLUMNS))
+    step = max(1, ceil((high - low) * _LABEL_WIDTH / columns))
     text = count_text if traffic.run.block_bytes is None else size_text
     line = ""
     for power in range(low, high + 1, step):
-        column = _MARGIN + round((power - low) / (high - low) * (COLUMNS - 1))
+        column = _MARGIN + round((power - low) / (high - low) * (columns - 1))
         line = f"{line.ljust(column)}{text(float(base) ** power)}"
     return line if traffic.run.block_bytes is not None else f"{line} blocks"

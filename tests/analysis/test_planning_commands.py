@@ -87,8 +87,9 @@ def test_a_large_change_is_said_as_a_multiple(capsys: pytest.CaptureFixture[str]
     import sys
 
     from kvcap.analysis.diff import diff
-    from kvcap.cli.diff_text import write_diff_text
+    from kvcap.cli.layouts import DIFF
+    from kvcap.cli.writer import write
 
     with replayed([[1], [1]]) as a, replayed([[1]] * 50) as b:
-        write_diff_text(diff(a, b), sys.stdout)
+        write(DIFF, diff(a, b), "table", sys.stdout)
     assert "25 times" in capsys.readouterr().out

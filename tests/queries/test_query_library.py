@@ -15,7 +15,8 @@ import pytest
 from small_results import EXAMPLE, EXAMPLE_BYTES_PER_TOKEN
 
 import kvcap
-from kvcap.cli.rows import write_rows
+from kvcap.cli.layouts import ROWS
+from kvcap.cli.writer import write
 from kvcap.errors import QueryError, UsageError
 from kvcap.queries import NamedQuery, list_queries
 from kvcap.queries.library import sql_directory
@@ -91,7 +92,7 @@ def test_a_query_is_one_select_over_what_its_header_reads(query: NamedQuery) -> 
 def test_the_example_of_a_header_is_what_the_query_answers(query: NamedQuery, results: kvcap.Results) -> None:
     text, *lines = query.example
     stream = io.StringIO()
-    write_rows(results.sql(text), "table", stream)
+    write(ROWS, results.sql(text), "table", stream)
     answer = stream.getvalue().rstrip("\n").split("\n")
     if os.environ.get("KVCAP_REWRITE_EXAMPLES"):
         rewrite_example(query, answer)

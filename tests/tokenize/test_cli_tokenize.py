@@ -64,7 +64,7 @@ def test_an_error_leaves_no_file(
         assert main(arguments) == 1
         assert "kvcap: error: log.jsonl:40: messages is an empty list" in capsys.readouterr().err
         assert main([*arguments, "--skip-bad", "1"]) == 0
-        assert "left out 1 bad records" in capsys.readouterr().err
+        assert "left out: 1 bad records" in capsys.readouterr().err
         assert main(arguments) == 2
         assert "exists" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ids.jsonl", "ids.parquet"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Final
 
-from kvcap.cli.options import whole_number
+from kvcap.cli.options import add_format, whole_number
 
 if TYPE_CHECKING:
     from kvcap.analysis.check import Limits
@@ -17,12 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("results", metavar="RESULTS_DIR", help="what `kvcap replay --out` wrote")
     add_limits(parser)
-    parser.add_argument(
-        "--format",
-        choices=["table", "json"],
-        default="table",
-        help="form of the answer (default: %(default)s)",
-    )
+    add_format(parser, "csv")
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
@@ -70,17 +66,12 @@ def run(args: argparse.Namespace) -> int:
     """Check and print every limit."""
     wanted = limits(args)
 
-    import json
-    from dataclasses import asdict
-
     from kvcap.analysis.check import check
+    from kvcap.cli.layouts import CHECKS
+    from kvcap.cli.writer import write
     from kvcap.queries import open_results
 
     with open_results(args.results) as results:
         checks = check(results, wanted)
-    if args.format == "json":
-        print(json.dumps({"schema": "kvcap.check/1", "checks": [asdict(one) for one in checks]}, indent=2))
-    else:
-        for one in checks:
-            print(f"{'ok    ' if one.holds else 'BROKEN'}  {one.text}")
+    write(CHECKS, checks, args.format, sys.stdout, raw=args.raw)
     return 0 if all(one.holds for one in checks) else 1

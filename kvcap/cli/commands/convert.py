@@ -36,8 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Convert, and say what was read."""
+    from kvcap.cli.layouts import reading_lines
     from kvcap.cli.progress import Progress
-    from kvcap.cli.reading_text import reading_lines
+    from kvcap.cli.writer import print_parts
     from kvcap.convert import ConvertOptions, convert
 
     with Progress(quiet=args.quiet) as progress:
@@ -50,6 +51,5 @@ def run(args: argparse.Namespace) -> int:
         )
     if not args.quiet:
         print(f"{result.path}: {result.report.requests:,} requests ({result.kind})", file=sys.stderr)
-        for line in reading_lines(result.report):
-            print(line, file=sys.stderr)
+        print_parts(reading_lines(result.report), sys.stderr)
     return 0

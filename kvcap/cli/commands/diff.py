@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from kvcap.cli.options import add_capacities, add_force, add_output
+from kvcap.cli.options import add_capacities, add_force, add_format, add_output
 
 HELP: Final = "Compare the results of two replays side by side."
 
@@ -15,12 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", metavar="RESULTS_DIR_A", help="what `kvcap replay --out` wrote")
     parser.add_argument("b", metavar="RESULTS_DIR_B", help="the same of the other run")
     add_capacities(parser)
-    parser.add_argument(
-        "--format",
-        choices=["table", "json", "csv"],
-        default="table",
-        help="form of the comparison (default: %(default)s)",
-    )
+    add_format(parser, "csv", what="comparison")
     add_output(parser, "write the comparison to this file (default: stdout)")
     add_force(parser)
 
@@ -28,13 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compare and print."""
     from kvcap.analysis.diff import diff
-    from kvcap.cli.diff_text import write_diff_csv, write_diff_json, write_diff_text
-    from kvcap.cli.output import text_output
+    from kvcap.cli.layouts import DIFF
+    from kvcap.cli.writer import text_output, write
     from kvcap.queries import open_results
 
     with open_results(args.a) as first, open_results(args.b) as second:
         found = diff(first, second, args.capacities)
     with text_output(args.output, force=args.force) as stream:
-        write = {"table": write_diff_text, "json": write_diff_json, "csv": write_diff_csv}[args.format]
-        write(found, stream)
+        write(DIFF, found, args.format, stream, raw=args.raw)
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Final
 
 HELP: Final = "List the log formats that kvcap reads, and those that it refuses with a reason."
@@ -14,13 +15,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print one line per format."""
+    from kvcap.cli.layouts import dialect_parts
+    from kvcap.cli.writer import print_parts
     from kvcap.formats.registry import DIALECTS
 
-    width = max(len(dialect.name) for dialect in DIALECTS)
-    for refused in (False, True):
-        chosen = [dialect for dialect in DIALECTS if (dialect.refusal is not None) == refused]
-        if refused and chosen:
-            print("\nRecognized, but no log of these can drive a replay:")
-        for dialect in chosen:
-            print(f"{dialect.name:<{width}}  {dialect.summary}")
+    print_parts(dialect_parts(DIALECTS), sys.stdout)
     return 0

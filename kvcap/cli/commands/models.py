@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """List the catalog, or print one model's bytes."""
     from kvcap.cli.model_text import write_catalog, write_model
-    from kvcap.cli.output import text_output
+    from kvcap.cli.writer import text_output
     from kvcap.errors import UsageError
     from kvcap.models import known_models, model_bytes, resolve_model
     from kvcap.units import parse_size_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from kvcap.cli.options import add_force, add_output, whole_number
+from kvcap.cli.options import add_force, add_format, add_output, whole_number
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -19,12 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("results", metavar="RESULTS_DIR", help="what `kvcap replay --out` wrote")
     add_plan_options(parser)
-    parser.add_argument(
-        "--format",
-        choices=["table", "json"],
-        default="table",
-        help="form of the plan (default: %(default)s)",
-    )
+    add_format(parser, what="plan")
     add_output(parser, "write the plan to this file (default: stdout)")
     add_force(parser)
 
@@ -108,13 +103,12 @@ def run(args: argparse.Namespace) -> int:
     options = plan_options(args)
 
     from kvcap.analysis.plan import plan
-    from kvcap.cli.output import text_output
-    from kvcap.cli.plan_text import write_plan_json, write_plan_text
+    from kvcap.cli.layouts import PLAN
+    from kvcap.cli.writer import text_output, write
     from kvcap.queries import open_results
 
     with open_results(args.results) as results:
         planned = plan(results, options)
     with text_output(args.output, force=args.force) as stream:
-        write = {"table": write_plan_text, "json": write_plan_json}[args.format]
-        write(planned, stream)
+        write(PLAN, planned, args.format, stream)
     return 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from kvcap.cli.options import (
     add_capacities,
     add_force,
+    add_format,
     add_max_capacity,
     add_model_options,
     add_output,
@@ -39,12 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading_options(parser)
     add_tokenizer_options(parser)
     parser.add_argument("--out", metavar="DIR", help="keep the results as Parquet in this directory")
-    parser.add_argument(
-        "--format",
-        choices=["table", "json", "csv"],
-        default="table",
-        help="form of the answer (default: %(default)s)",
-    )
+    add_format(parser, "csv")
     add_output(parser, "write the answer to this file (default: stdout)")
     add_force(parser)
     add_quiet(parser)
@@ -58,9 +54,9 @@ def run(args: argparse.Namespace) -> int:
     tokenizing = tokenize_options(args) if has_tokenizer else None
 
     from kvcap.analysis import answer
-    from kvcap.cli.answer_text import write_csv, write_json, write_text
-    from kvcap.cli.output import text_output
+    from kvcap.cli.answer_layout import ANSWER
     from kvcap.cli.progress import Progress, announce_compilation
+    from kvcap.cli.writer import text_output, write
     from kvcap.replay import replay
 
     announce_compilation(quiet=args.quiet)
@@ -76,8 +72,8 @@ def run(args: argparse.Namespace) -> int:
                 progress=progress,
             )
         with results:
-            write = {"table": write_text, "json": write_json, "csv": write_csv}[args.format]
-            write(answer(results, omit_underfilled=args.omit_underfilled), stream)
+            found = answer(results, omit_underfilled=args.omit_underfilled)
+            write(ANSWER, found, args.format, stream, raw=args.raw)
             if args.format == "table" and stream.isatty():
                 _print_chart(results, stream)
     return 0
@@ -96,8 +92,10 @@ def _print_chart(results: Results, stream: TextIO) -> None:
     """Print the curve, where there is one."""
     from kvcap.analysis.traffic import load_traffic
     from kvcap.cli.text_chart import curve_chart
+    from kvcap.cli.writer import terminal_width
 
     traffic = load_traffic(results)
     if traffic.ceiling_blocks.any():
         unicode = (stream.encoding or "").lower().replace("-", "") == "utf8"
-        print("", *curve_chart(traffic, unicode=unicode), sep="\n", file=stream)
+        chart = curve_chart(traffic, width=terminal_width(stream), unicode=unicode)
+        print("", *chart, sep="\n", file=stream)

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     options = plan_options(args)
 
     from kvcap.analysis.report import report
-    from kvcap.cli.output import text_output
+    from kvcap.cli.writer import text_output
     from kvcap.queries import open_results
     from kvcap.report import render
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from kvcap.cli.options import (
     add_force,
+    add_format,
     add_model_options,
     add_output,
     add_quiet,
@@ -63,12 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_replay_options(parser)
     add_model_options(parser)
     add_reading_options(parser)
-    parser.add_argument(
-        "--format",
-        choices=["table", "json", "csv"],
-        default="table",
-        help="form of the answer (default: %(default)s)",
-    )
+    add_format(parser, "csv")
     add_output(parser, "write the answer to this file (default: stdout)")
     add_force(parser)
     add_quiet(parser)
@@ -77,9 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Deal, and print the answer."""
     from kvcap.analysis.routing import RouteOptions, route
-    from kvcap.cli.output import text_output
+    from kvcap.cli.layouts import ROUTE
     from kvcap.cli.progress import Progress
-    from kvcap.cli.route_text import write_csv, write_json, write_text
+    from kvcap.cli.writer import text_output, write
     from kvcap.units import parse_number
 
     options = RouteOptions(
@@ -95,8 +91,7 @@ def run(args: argparse.Namespace) -> int:
             answer = route(
                 args.trace, options, replay_options(args), reading=read_options(args), progress=progress
             )
-        write = {"table": write_text, "json": write_json, "csv": write_csv}[args.format]
-        write(answer, stream)
+        write(ROUTE, answer, args.format, stream, raw=args.raw)
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from kvcap.cli.options import add_force, add_output
+from kvcap.cli.options import add_force, add_format, add_output
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,12 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="list the named queries with their parameters; with --query NAME, say all about that one",
     )
-    parser.add_argument(
-        "--format",
-        choices=["table", "csv", "json", "parquet"],
-        default="table",
-        help="form of the answer (default: %(default)s)",
-    )
+    add_format(parser, "csv", "parquet")
     add_output(parser, "write the answer to this file (default: stdout)")
     add_force(parser)
 
@@ -70,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("give a results directory, or --list")
     if sum((args.sql is not None, args.query is not None, args.shell, args.attach is not None)) != 1:
         raise UsageError("give one of SQL, --query NAME, --shell and --attach FILE")
+    if args.format == "parquet" and args.output in (None, "-") and not args.shell:
+        raise UsageError("--format parquet needs a file to write: -o FILE")
     if args.parameter and args.query is None:
         raise UsageError("-p goes with --query")
     if args.shell and args.format not in FORMATS:
@@ -102,12 +99,12 @@ def _parameter(text: str) -> tuple[str, str]:
 
 
 def _write(table: pa.Table, args: argparse.Namespace) -> None:
-    from kvcap.cli.output import text_output
-    from kvcap.cli.rows import write_rows
+    from kvcap.cli.layouts import ROWS
+    from kvcap.cli.writer import text_output, write
     from kvcap.parquet_io import write_table
 
     if args.format == "parquet":
         write_table(table, args.output, force=args.force)
         return
     with text_output(args.output, force=args.force) as stream:
-        write_rows(table, args.format, stream)
+        write(ROWS, table, args.format, stream, raw=args.raw)

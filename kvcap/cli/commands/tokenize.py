@@ -46,8 +46,9 @@ def run(args: argparse.Namespace) -> int:
     """Tokenize and write."""
     options, reading = tokenize_options(args), read_options(args)
 
+    from kvcap.cli.layouts import reading_lines
     from kvcap.cli.progress import Progress
-    from kvcap.cli.reading_text import reading_lines
+    from kvcap.cli.writer import print_parts
     from kvcap.formats import open_trace
     from kvcap.tokenize import tokenize_trace
 
@@ -66,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.quiet:
         seconds = time.monotonic() - started
         rate = f"{tokens:,} tokens in {seconds:.1f} s ({tokens / seconds:,.0f} tokens/s)"
-        print("\n".join([*reading_lines(trace.report), rate]), file=sys.stderr)
+        print_parts([*reading_lines(trace.report), rate], sys.stderr)
     return 0
 
 
@@ -85,7 +86,7 @@ def _writer(
 
     import orjson
 
-    from kvcap.cli.output import text_output
+    from kvcap.cli.writer import text_output
 
     with text_output(path, force=force) as stream:
 

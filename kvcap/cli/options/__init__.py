@@ -1,7 +1,7 @@
 """Every option that more than one command takes, defined once: name, default and help."""
 
 from kvcap.cli.options.model import add_deployment_options, add_model_options, model_bytes_options
-from kvcap.cli.options.output import add_force, add_output, add_quiet
+from kvcap.cli.options.output import add_force, add_format, add_output, add_quiet
 from kvcap.cli.options.reading import add_reading_options, read_options
 from kvcap.cli.options.replay import (
     add_capacities,
@@ -17,6 +17,7 @@ __all__ = [
     "add_capacities",
     "add_deployment_options",
     "add_force",
+    "add_format",
     "add_max_capacity",
     "add_model_options",
     "add_output",

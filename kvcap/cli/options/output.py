@@ -5,6 +5,23 @@ from __future__ import annotations
 import argparse
 
 
+def add_format(parser: argparse.ArgumentParser, *forms: str, what: str = "answer") -> None:
+    """Add ``--format`` with ``table``, ``json``, ``html`` and further forms; for CSV also ``--raw``."""
+    parser.add_argument(
+        "--format",
+        choices=["table", "json", *forms, "html"],
+        default="table",
+        help=f"form of the {what} (default: %(default)s)",
+    )
+    if "csv" in forms:
+        parser.add_argument(
+            "--raw",
+            action="store_true",
+            help="csv: leave texts as they are (default: a ' before what a spreadsheet would run, since it "
+            "begins with = + - or @)",
+        )
+
+
 def add_force(parser: argparse.ArgumentParser) -> None:
     """Add ``--force``."""
     parser.add_argument("--force", action="store_true", help="overwrite an existing output")
