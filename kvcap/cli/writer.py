@@ -2,8 +2,9 @@
 
 On a terminal nothing is wider than it is: text wraps between words, and a number stays with its unit; a
 table breaks its headers and texts over lines, then into several tables that each begin with the first
-column, then into one block a row. A number is never cut. In a pipe or a file tables are as wide as they are.
-What a terminal cannot show (control characters, marks that turn text around) is escaped.
+column, then into one block a row. A number is never cut, nor a word of a line, such as an address. In a
+pipe or a file everything is as wide as it is. What a terminal cannot show (control characters, marks that
+turn text around) is escaped.
 """
 
 from __future__ import annotations

@@ -45,6 +45,9 @@ ANSWERS = {
     "queries": ["sql", "--list"],
     "one query": ["sql", "--list", "--query", "tiers"],
     "catalog": ["models"],
+    "model": ["models", "glm-5.2"],
+    "pools of vLLM": ["models", "qwen3.6-35b-a3b", "--engine", "vllm", "--memory", "5.98GiB"],
+    "pools of SGLang": ["models", "mimo-v2.5", "--engine", "sglang", "--tp", "4", "--memory", "20GiB"],
     "formats": ["formats"],
 }
 """What is asked, by name, in a directory with a log and the results of two replays."""
@@ -106,7 +109,8 @@ def test_an_answer_fits_the_terminal_and_shows_every_number(
         shown = on_terminal(ANSWERS[name], columns, monkeypatch)
         lines = shown.split("\n")
         assert all(line.isprintable() for line in lines)
-        assert [line for line in lines if cell_width(line) > columns] == []
+        # A word that is wider than the terminal, such as an address, stays whole.
+        assert [line for line in lines if cell_width(line) > columns and len(line.split()) > 1] == []
         assert "…" not in shown
         whole = " ".join(shown.split())
         assert [number for number in numbers if f" {number} " not in f" {whole} "] == []

@@ -191,7 +191,7 @@ def test_model_options_have_the_defaults_and_choices_of_the_library() -> None:
 
 def test_models_imports_nothing_heavy() -> None:
     script = (
-        "import sys, kvcap.cli.model_text\n"
+        "import sys, kvcap.cli.model_layout\n"
         "heavy = {'numba', 'polars', 'duckdb', 'pyarrow', 'numpy', 'rich'} & set(sys.modules)\n"
         "sys.exit(', '.join(heavy) or 0)"
     )

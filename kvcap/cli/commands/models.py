@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kvcap.cli.options import (
     add_deployment_options,
     add_force,
+    add_format,
     add_output,
     model_bytes_options,
     whole_number,
@@ -46,20 +47,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--memory", metavar="SIZE", help="memory of the cache on one GPU, such as 47.4GiB (with --engine)"
     )
     add_pool_options(engine)
-    parser.add_argument(
-        "--format",
-        choices=["table", "json"],
-        default="table",
-        help="form of the answer (default: %(default)s)",
-    )
+    add_format(parser)
     add_output(parser, "write the answer to this file (default: stdout)")
     add_force(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """List the catalog, or print one model's bytes."""
-    from kvcap.cli.model_text import write_catalog, write_model
-    from kvcap.cli.writer import text_output
+    from kvcap.cli.model_layout import CATALOG, MODEL, ModelAnswer
+    from kvcap.cli.writer import text_output, write
     from kvcap.errors import UsageError
     from kvcap.models import known_models, model_bytes, resolve_model
     from kvcap.units import parse_size_bytes
@@ -69,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     if args.model is None:
         models = known_models(args.models_file)
         with text_output(args.output, force=args.force) as stream:
-            write_catalog(models, args.format, stream)
+            write(CATALOG, models, args.format, stream)
         return 0
     model = resolve_model(args.model, models_file=args.models_file, assume=args.assume)
     deployment = model_bytes_options(args)
@@ -77,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     pool = _pool(args, model, deployment)
     memory = None if args.memory is None else parse_size_bytes(args.memory, "--memory")
     with text_output(args.output, force=args.force) as stream:
-        write_model(cost, args.tokens, args.format, stream, pool, memory)
+        write(MODEL, ModelAnswer(cost, args.tokens, pool, memory), args.format, stream)
     return 0
 
 

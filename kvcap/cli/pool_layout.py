@@ -1,15 +1,13 @@
-"""What an engine makes of a model, as text or JSON: groups, blocks, and the figures that it prints."""
+"""How what an engine makes of a model is laid out: groups, blocks, and the figures that it prints."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Iterator
+from typing import Any
 
-from kvcap.cli.tables import print_table
+from kvcap.cli.writer import Column, Table
 from kvcap.models.pools import CacheGroup, SglangPool, VllmPool
-from kvcap.units import format_size
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from kvcap.units import format_count, format_size
 
 _WINDOWS = {"window": "window of {:,}", "chunked": "chunks of {:,}"}
 
@@ -21,14 +19,13 @@ def pool_to_dict(pool: VllmPool | SglangPool, memory_bytes: int | None) -> dict[
     return _sglang_to_dict(pool, memory_bytes)
 
 
-def write_pool(pool: VllmPool | SglangPool, memory_bytes: int | None, stream: TextIO) -> None:
-    """Write the groups, and with a memory the blocks and tokens as the engine prints them."""
+def pool_parts(pool: VllmPool | SglangPool, memory_bytes: int | None) -> Iterator[str | Table]:
+    """Yield the groups, and with a memory the blocks and tokens as the engine prints them."""
     if isinstance(pool, VllmPool):
-        _write_vllm(pool, memory_bytes, stream)
+        yield from _vllm_parts(pool, memory_bytes)
     else:
-        _write_sglang(pool, memory_bytes, stream)
-    for note in pool.notes:
-        print(f"note: {note}", file=stream)
+        yield from _sglang_parts(pool, memory_bytes)
+    yield from (f"note: {note}" for note in pool.notes)
 
 
 def _vllm_to_dict(pool: VllmPool, memory_bytes: int | None) -> dict[str, Any]:
@@ -82,59 +79,55 @@ def _group_to_dict(group: CacheGroup) -> dict[str, Any]:
     }
 
 
-def _write_vllm(pool: VllmPool, memory_bytes: int | None, stream: TextIO) -> None:
-    headers = ("group", "keeps", "layers", "block tokens", "B of a block", "blocks of a request")
-    rows = [
-        (*_row(group), f"{blocks:,}")
-        for group, blocks in zip(pool.groups, pool.group_request_blocks, strict=True)
-    ]
-    print_table(headers, rows, stream, left=2)
-    print(
+def _vllm_parts(pool: VllmPool, memory_bytes: int | None) -> Iterator[str | Table]:
+    blocks_of = dict(zip(map(id, pool.groups), pool.group_request_blocks, strict=True))
+    of_request = Column("blocks of a request", lambda group: blocks_of[id(group)], format_count)
+    yield Table([*_group_columns("block"), of_request], pool.groups)
+    yield (
         f"a block of the pool is {pool.block_bytes:,} B; a reused prefix ends at a multiple of "
-        f"{pool.alignment_tokens:,} tokens",
-        file=stream,
+        f"{pool.alignment_tokens:,} tokens"
     )
     if memory_bytes is None:
-        print("with --memory: the blocks and the tokens that vLLM prints", file=stream)
+        yield "with --memory: the blocks and the tokens that vLLM prints"
         return
     blocks = pool.pool_blocks(memory_bytes)
-    print(f"{format_size(memory_bytes)}: {blocks:,} blocks, one of them held back", file=stream)
-    print(f"GPU KV cache size: {pool.printed_tokens(blocks):,} tokens", file=stream)
-    print(
-        f"Maximum concurrency for {pool.max_model_len:,} tokens per request: {pool.concurrency(blocks):.2f}x",
-        file=stream,
-    )
+    yield f"{format_size(memory_bytes)}: {blocks:,} blocks, one of them held back"
+    yield f"GPU KV cache size: {pool.printed_tokens(blocks):,} tokens"
+    concurrency = pool.concurrency(blocks)
+    yield f"Maximum concurrency for {pool.max_model_len:,} tokens per request: {concurrency:.2f}x"
 
 
-def _write_sglang(pool: SglangPool, memory_bytes: int | None, stream: TextIO) -> None:
-    print_table(
-        ("group", "keeps", "layers", "page tokens", "B of a page"),
-        [_row(g) for g in pool.groups],
-        stream,
-        left=2,
-    )
-    print(f"a token of full attention is {_number(float(pool.token_bytes))} B", file=stream)
+def _sglang_parts(pool: SglangPool, memory_bytes: int | None) -> Iterator[str | Table]:
+    yield Table(_group_columns("page"), pool.groups)
+    yield f"a token of full attention is {_number(float(pool.token_bytes))} B"
     if pool.window_token_bytes:
-        print(
+        yield (
             f"a token of windows is {_number(float(pool.window_token_bytes))} B, "
-            f"{float(pool.window_ratio):g} of them for each of full attention",
-            file=stream,
+            f"{float(pool.window_ratio):g} of them for each of full attention"
         )
     if memory_bytes is None:
-        print("with --memory: the tokens that SGLang prints", file=stream)
+        yield "with --memory: the tokens that SGLang prints"
         return
     sizes = pool.sizes(memory_bytes)
-    print(f"{format_size(memory_bytes)}: max_total_num_tokens={sizes.max_total_num_tokens}", file=stream)
+    yield f"{format_size(memory_bytes)}: max_total_num_tokens={sizes.max_total_num_tokens}"
     if sizes.window_tokens is not None:
-        print(f"window pool: {sizes.window_tokens:,} tokens", file=stream)
+        yield f"window pool: {sizes.window_tokens:,} tokens"
     if sizes.state_slots is not None:
-        state = format_size(float(pool.state_bytes))
-        print(f"states: {sizes.state_slots:,} of {state}", file=stream)
+        yield f"states: {sizes.state_slots:,} of {format_size(float(pool.state_bytes))}"
 
 
-def _row(group: CacheGroup) -> Sequence[str]:
-    keeps = _WINDOWS.get(group.kind, group.kind).format(group.window_tokens)
-    return (group.name, keeps, str(group.layers), f"{group.block_tokens:,}", f"{group.group_bytes:,}")
+def _group_columns(block: str) -> list[Column]:
+    return [
+        Column("group", "name", is_text=True),
+        Column("keeps", _keeps, is_text=True),
+        Column("layers", "layers"),
+        Column(f"{block} tokens", "block_tokens", format_count),
+        Column(f"B of a {block}", "group_bytes", format_count),
+    ]
+
+
+def _keeps(group: CacheGroup) -> str:
+    return _WINDOWS.get(group.kind, group.kind).format(group.window_tokens)
 
 
 def _number(value: float) -> str:

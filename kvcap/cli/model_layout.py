@@ -1,85 +1,79 @@
-"""Models and their bytes as text or JSON."""
+"""How models and their bytes are laid out."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
 
-from kvcap.cli.pool_text import pool_to_dict, write_pool
-from kvcap.cli.tables import print_table
+from kvcap.cli.pool_layout import pool_parts, pool_to_dict
+from kvcap.cli.writer import Column, Layout, Table
 from kvcap.errors import UsageError
 from kvcap.models import LAYOUTS, model_bytes
-from kvcap.units import format_size
+from kvcap.units import format_count, format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kvcap.models import Model, ModelBytes, Term
     from kvcap.models.pools import SglangPool, VllmPool
 
 _LENGTHS: Final = (1024, 8192, 65536)
 
 
-def write_catalog(models: Sequence[Model], form: str, stream: TextIO) -> None:
-    """Write one line per model, or a JSON array of their facts."""
-    if form == "json":
-        json.dump([_model_to_dict(model) for model in models], stream, indent=2)
-        stream.write("\n")
-        return
-    rows = [
-        (model.id, model.name, model.family, model.attention.title, _count(model.max_context))
-        for model in models
-    ]
-    print_table(("id", "name", "family", "attention", "context"), rows, stream, left=4)
+@dataclass(frozen=True)
+class ModelAnswer:
+    """What a deployment of a model costs.
+
+    Attributes
+    ----------
+    cost
+        The bytes asked for.
+    tokens
+        The length of a sequence that was asked for; None takes some that tell the model.
+    pool, memory_bytes
+        What an engine makes of it, and of how much memory; None where that was not asked.
+    """
+
+    cost: ModelBytes
+    tokens: int | None = None
+    pool: VllmPool | SglangPool | None = None
+    memory_bytes: int | None = None
 
 
-def write_model(
-    cost: ModelBytes,
-    tokens: int | None,
-    form: str,
-    stream: TextIO,
-    pool: VllmPool | SglangPool | None = None,
-    memory_bytes: int | None = None,
-) -> None:
-    """Write every term of a model's bytes, its totals in every layout, and an engine's pools if asked."""
-    lengths = _lengths(cost, tokens)
+def _parts(answer: ModelAnswer) -> Iterator[str | Table]:
+    """Yield every term of a model's bytes, its totals in every layout, and an engine's pools if asked."""
+    cost, model = answer.cost, answer.cost.model
     layouts, refused = _by_layout(cost)
-    if form == "json":
-        answer = _cost_to_dict(cost, layouts, refused, lengths)
-        answer.update({} if pool is None else pool_to_dict(pool, memory_bytes))
-        json.dump(answer, stream, indent=2)
-        stream.write("\n")
-        return
-    model = cost.model
     read = f", read {model.retrieved}" if model.retrieved else ""
-    print(f"{model.name} ({model.id}): {model.attention.title} ({model.kind})", file=stream)
-    print(f"context {_count(model.max_context)} tokens; facts from {model.source}{read}", file=stream)
-    print(f"{cost.describe(tokens)}", file=stream)
-    for note in cost.notes:
-        print(f"note: {note}", file=stream)
-    print(file=stream)
-    rows = [_term_row(term) for term in cost.terms]
-    print_table(("term", "pool", "kept", "one layer", "layers", "B per layer", "B"), rows, stream, left=4)
-    print(file=stream)
-    _print_totals(layouts, lengths, stream)
-    for layout, reason in refused.items():
-        print(f"{layout}: {reason}", file=stream)
-    if pool is not None:
-        print(file=stream)
-        write_pool(pool, memory_bytes, stream)
-
-
-def _print_totals(layouts: dict[str, ModelBytes], lengths: Sequence[int], stream: TextIO) -> None:
-    rows = []
-    for tokens in lengths:
-        base = layouts["logical"].total_bytes(tokens) if "logical" in layouts else None
-        for layout, cost in layouts.items():
-            total = cost.total_bytes(tokens)
-            ratio = f"{float(total / base):.3f}" if base else ""
-            rows.append((layout, f"{tokens:,}", _number(total / tokens), format_size(float(total)), ratio))
-    print_table(("layout", "tokens", "B/token", "sequence", "of logical"), rows, stream)
+    yield f"{model.name} ({model.id}): {model.attention.title} ({model.kind})"
+    yield f"context {_count(model.max_context)} tokens; facts from {model.source}{read}"
+    yield cost.describe(answer.tokens)
+    yield from (f"note: {note}" for note in cost.notes)
+    yield ""
+    yield Table(_TERM_COLUMNS, cost.terms)
+    yield ""
+    totals = [
+        (layout, tokens, other.total_bytes(tokens))
+        for tokens in _lengths(cost, answer.tokens)
+        for layout, other in layouts.items()
+    ]
+    logical = {tokens: total for layout, tokens, total in totals if layout == "logical"}
+    yield Table(
+        (
+            Column("layout", itemgetter(0), is_text=True),
+            Column("tokens", itemgetter(1), format_count),
+            Column("B/token", lambda row: row[2] / row[1], _number),
+            Column("sequence", lambda row: float(row[2]), format_size),
+            Column("of logical", lambda row: f"{float(row[2] / logical[row[1]]):.3f}" if logical else ""),
+        ),
+        totals,
+    )
+    yield from (f"{layout}: {reason}" for layout, reason in refused.items())
+    if answer.pool is not None:
+        yield ""
+        yield from pool_parts(answer.pool, answer.memory_bytes)
 
 
 def _lengths(cost: ModelBytes, tokens: int | None) -> tuple[int, ...]:
@@ -106,18 +100,6 @@ def _in_layout(cost: ModelBytes, layout: str) -> ModelBytes | UsageError:
         return error
 
 
-def _term_row(term: Term) -> tuple[str, ...]:
-    return (
-        term.name,
-        term.pool,
-        _kept(term),
-        term.formula,
-        str(term.layers),
-        _number(term.bytes_per_layer),
-        _number(term.entry_bytes),
-    )
-
-
 def _kept(term: Term) -> str:
     aside = "" if term.counted else ", not counted"
     if term.retention == "state":
@@ -131,9 +113,9 @@ def _kept(term: Term) -> str:
     return f"{which} {term.window_tokens:,} tokens{aside}"
 
 
-def _cost_to_dict(
-    cost: ModelBytes, layouts: dict[str, ModelBytes], refused: dict[str, str], lengths: Sequence[int]
-) -> dict[str, Any]:
+def _to_dict(answer: ModelAnswer) -> dict[str, Any]:
+    cost = answer.cost
+    layouts, refused = _by_layout(cost)
     return {
         "model": _model_to_dict(cost.model),
         "options": dataclasses.asdict(cost.options),
@@ -163,10 +145,11 @@ def _cost_to_dict(
                 "bytes_per_token": _json_number(other.bytes_per_token(tokens)),
                 "total_bytes": _json_number(other.total_bytes(tokens)),
             }
-            for tokens in lengths
+            for tokens in _lengths(cost, answer.tokens)
             for layout, other in layouts.items()
         ],
         "refused_layouts": refused,
+        **({} if answer.pool is None else pool_to_dict(answer.pool, answer.memory_bytes)),
     }
 
 
@@ -195,3 +178,31 @@ def _number(value: Fraction) -> str:
 
 def _count(value: int | None) -> str:
     return "unknown" if value is None else f"{value:,}"
+
+
+_CATALOG_COLUMNS: Final = (
+    Column("id", "id", is_text=True),
+    Column("name", "name", is_text=True),
+    Column("family", "family", is_text=True),
+    Column("attention", lambda model: model.attention.title, is_text=True),
+    Column("context", lambda model: _count(model.max_context)),
+)
+
+_TERM_COLUMNS: Final = (
+    Column("term", "name", is_text=True),
+    Column("pool", "pool", is_text=True),
+    Column("kept", _kept, is_text=True),
+    Column("one layer", "formula", is_text=True),
+    Column("layers", "layers"),
+    Column("B per layer", "bytes_per_layer", _number),
+    Column("B", "entry_bytes", _number),
+)
+
+CATALOG: Final = Layout(
+    lambda models: [_model_to_dict(model) for model in models],
+    lambda models: [Table(_CATALOG_COLUMNS, models)],
+)
+"""Of models, a line each."""
+
+MODEL: Final = Layout(_to_dict, _parts)
+"""Of a :class:`ModelAnswer`."""
