@@ -174,6 +174,9 @@ def _model(where: str, entry: Any) -> Model:
             raise ModelError(f"{where}: {name} is {value!r}, expected a text")
     where = f"{where} ({texts['id']})"
     max_context = entry.pop("max_context", None)
+    notes = entry.pop("notes", [])
+    if not isinstance(notes, list) or not all(isinstance(note, str) and note for note in notes):
+        raise ModelError(f"{where}: notes is {notes!r}, expected a list of texts")
     if entry:
         raise ModelError(f"{where}: found the unknown {', '.join(entry)}")
     if not isinstance(facts, dict):
@@ -181,7 +184,7 @@ def _model(where: str, entry: Any) -> Model:
     if max_context is not None:
         max_context = _fact(where, "max_context", max_context, int)
     attention = build_attention(texts["kind"], facts, where)
-    return Model(attention=attention, max_context=max_context, **texts)
+    return Model(attention=attention, max_context=max_context, notes=tuple(notes), **texts)
 
 
 def _fact(where: str, name: str, value: Any, hint: Any, *, least: int = 1) -> Any:

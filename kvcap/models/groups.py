@@ -100,7 +100,7 @@ class StateTensor:
 
     ``heads`` is None for what every rank keeps whole. A ``recurrent`` tensor follows the state's precision.
     ``history`` is how many past inputs a convolution's tensor holds, 0 for others; engines lengthen it by the
-    tokens that they draft ahead.
+    tokens that they draft ahead. ``vllm_bytes`` is what an element of it has in vLLM, where that differs.
     """
 
     elements: int
@@ -108,6 +108,7 @@ class StateTensor:
     heads: int | None = None
     recurrent: bool = False
     history: int = 0
+    vllm_bytes: int | None = None
 
 
 @dataclass(frozen=True)

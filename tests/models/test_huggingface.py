@@ -87,12 +87,39 @@ def test_nested_fields_that_are_not_understood_are_listed_with_their_object(read
 
 
 def test_assume_takes_a_config_in_spite_of_its_fields_and_says_so(read: Any) -> None:
-    model = read({**GQA, "sliding_window": 4096, "cache_ratio": 0.5}, assume="gqa")
-    assert model.notes == ("assumed to be gqa in spite of sliding_window, cache_ratio",)
+    config = {**GQA, "flux_ratio": 0.5, "zeta": 1}
+    with pytest.raises(
+        ModelError, match=r"flux_ratio, zeta are not .*\(--assume gqa takes it nevertheless\)"
+    ):
+        read(config)
+    model = read(config, assume="gqa")
+    assert model.notes == ("assumed to be gqa in spite of flux_ratio, zeta",)
     assert model_bytes(model).notes == model.notes
-    mixed = read({**GQA, "layer_types": ["sliding_attention", "full_attention"] * 16}, assume="gqa")
-    assert mixed.attention == read(GQA).attention
-    assert mixed.notes == ("all layers counted as full attention, though some are full or window",)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"sliding_window": 4096},
+        {"hybrid_override_pattern": "M-M*"},
+        {"mixer_layer_types": ["a"]},
+        {"kv_share_every": 2},
+        {"recurrent_block_size": 4},
+        {"shared_attention_layers": [1]},
+    ],
+)
+def test_assume_is_neither_offered_nor_taken_where_fields_show_other_layers(extra: Any, read: Any) -> None:
+    with pytest.raises(ModelError, match=r"\(--models-file takes the model's own facts\)"):
+        read({**GQA, **extra})
+    with pytest.raises(ModelError, match="may show layers that gqa has not; expected another kind"):
+        read({**GQA, **extra}, assume="gqa")
+
+
+def test_assume_does_not_flatten_a_pattern_of_layers(read: Any) -> None:
+    with pytest.raises(ModelError, match="layers are of the kinds full, window, expected full attention"):
+        read({**GQA, "layer_types": ["sliding_attention", "full_attention"] * 16}, assume="gqa")
+    with pytest.raises(ModelError, match="layer_types has 'rwkv', expected attention, chunked_attention"):
+        read({**GQA, "layer_types": ["rwkv", "full_attention"] * 16}, assume="gqa")
 
 
 def test_assume_does_not_make_up_what_a_kind_needs(read: Any) -> None:
@@ -124,13 +151,21 @@ def test_a_window_in_use_makes_the_layers_after_the_first_ones_windows(read: Any
         ("llama-3.1-8b", {"num_hidden_layers": 0}, "layers is 0, expected a whole number from 1"),
         ("llama-3.1-8b", {"num_attention_heads": 30}, "hidden_size 4096 is no multiple of"),
         ("llama-3.1-8b", {"layer_types": ["full_attention"]}, "there are 1 layer types"),
-        ("llama-3.1-8b", {"layer_types": ["mamba"] * 32}, "layer_types has 'mamba', expected"),
+        ("llama-3.1-8b", {"layer_types": ["rwkv"] * 32}, "layer_types has 'rwkv', expected"),
+        ("llama-3.1-8b", {"layer_types": ["mamba"] * 32}, "layers are of the kinds linear, expected full"),
         (
             "llama-3.1-8b",
             {"layer_types": "full_attention"},
             "layer_types is 'full_attention', expected a list",
         ),
-        ("minimax-m2", {"attn_type_list": [0, 1] * 31}, "layers are of the kinds full, linear"),
+        ("minimax-m2", {"attn_type_list": [0, 1] * 31}, "looks like lightning_gqa, but the fields"),
+        (
+            "nemotron-3-super",
+            {"hybrid_override_pattern": "M*X" * 22},
+            "expected M, \\*, - or E for each of 88",
+        ),
+        ("nemotron-3-super", {"mamba_ssm_cache_dtype": "int4"}, "mamba_ssm_cache_dtype is 'int4'"),
+        ("lfm2-1.2b", {"layer_types": ["conv", "linear_attention"] * 8}, "0 full and 8 convolution layers"),
         ("minimax-m2", {"use_mtp": 1}, "use_mtp is 1, expected true or false"),
         ("glm-5.2", {"indexer_types": ["full"] * 78}, "contradict each other"),
         ("glm-5.2", {"indexer_types": ["full"] * 3}, "for each of 78 layers"),
@@ -203,3 +238,92 @@ def test_a_directory_stands_for_its_config(tmp_path: Path) -> None:
     (tmp_path / "My-Model" / "config.json").write_text(json.dumps(GQA))
     model = resolve_model(str(tmp_path / "My-Model"))
     assert (model.id, model.name) == ("my-model", "My-Model")
+
+
+def test_fields_left_out_are_taken_from_the_architecture_and_said(read: Any) -> None:
+    model = read(CONFIGS["gemma-3-27b"])
+    assert model.notes == (
+        "sliding_window_pattern is left out and taken as the architecture's default, 6",
+        "max_position_embeddings is left out and taken as the architecture's default, 131072",
+    )
+    small = read({"model_type": "gemma3_text"})
+    assert [(term.layers, term.window_tokens) for term in model_bytes(small).terms] == [(4, None), (22, 4096)]
+    assert len(small.notes) == 6
+    nulled = {**CONFIGS["gemma-3-27b"]["text_config"], "sliding_window_pattern": None}
+    assert model_bytes(read(nulled)).terms[0].layers == 62
+
+
+def test_falcon_counts_its_kv_heads_by_its_architecture(read: Any) -> None:
+    falcon = {
+        "model_type": "falcon",
+        "num_hidden_layers": 60,
+        "num_attention_heads": 128,
+        "num_kv_heads": 8,
+        "hidden_size": 8192,
+        "alibi": False,
+        "bias": False,
+        "parallel_attn": True,
+    }
+    for extra, heads in (
+        ({"new_decoder_architecture": True, "multi_query": True}, 8),
+        ({"new_decoder_architecture": False, "multi_query": True}, 1),
+        ({"new_decoder_architecture": False, "multi_query": False}, 128),
+        ({}, 1),
+    ):
+        assert model_bytes(read({**falcon, **extra})).bytes_per_token(1) == 60 * 2 * heads * 64 * 2
+
+
+def test_some_architectures_window_every_layer(read: Any) -> None:
+    cost = model_bytes(read({**GQA, "model_type": "mistral", "sliding_window": 4096}))
+    assert [(term.layers, term.window_tokens) for term in cost.terms] == [(0, None), (32, 4096)]
+    assert read({**GQA, "model_type": "mistral", "sliding_window": None}).kind == "gqa"
+
+
+def test_a_thinker_holds_the_language_model(read: Any) -> None:
+    text = {**GQA, "max_position_embeddings": 32768}
+    config = {
+        "model_type": "qwen3_omni_moe",
+        "thinker_config": {"text_config": text, "audio_config": {"layers": 3}},
+        "talker_config": {"text_config": {"num_hidden_layers": 20}},
+        "code2wav_config": {"num_hidden_layers": 8},
+    }
+    model = read(config)
+    assert (model.attention, model.max_context) == (read(text).attention, 32768)
+
+
+@pytest.mark.parametrize(
+    ("quantization", "expected"),
+    [
+        ({"kv_cache_quant_algo": "FP8"}, "fp8_int8"),
+        ({"quantization": {"kv_cache_quant_algo": "NVFP4"}}, "fp4_int4"),
+        ({"kv_cache_scheme": {"num_bits": 8, "type": "float"}}, "fp8_int8"),
+        ({"kv_cache_scheme": {"num_bits": 4, "type": "float"}}, "fp4_int4"),
+        ({"kv_cache_scheme": None, "quant_method": "compressed-tensors"}, None),
+        ({"kv_cache_quant_algo": None}, None),
+        ("fp8", None),
+    ],
+)
+def test_a_checkpoint_says_how_its_cache_is_kept(quantization: Any, expected: str | None, read: Any) -> None:
+    model = read({**GQA, "quantization_config": quantization})
+    assert model.kv_precision == expected
+    assert model_bytes(model).kv_precision == (expected or "bf16_fp16")
+    assert model_bytes(model, ModelBytesOptions(kv_precision="bf16")).kv_precision == "bf16_fp16"
+    assert any("the checkpoint keeps its KV cache at" in note for note in model.notes) == (
+        expected is not None
+    )
+
+
+def test_falcon_h1_has_attention_and_mamba_in_every_layer(read: Any) -> None:
+    config = {
+        **GQA,
+        "model_type": "falcon_h1",
+        "mamba_n_heads": 24,
+        "mamba_d_head": 64,
+        "mamba_d_state": 256,
+        "mamba_d_ssm": 1536,
+        "mamba_d_conv": 4,
+        "mamba_n_groups": 1,
+        "mamba_expand": 2,
+    }
+    attention = read(config).attention
+    assert (attention.full_layers, attention.mamba_layers, attention.mamba_head_dim) == (32, 32, 64)

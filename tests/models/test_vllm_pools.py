@@ -98,6 +98,39 @@ def pool(name: str, deployment: dict[str, object], **options: object) -> VllmPoo
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "block_tokens", "block_bytes"),
+    [
+        ("gpt-oss-20b", 64, 24_576 * 64),
+        ("gpt-oss-120b", 16, 589_824),
+        ("gemma-3-27b", 16, 81_920 * 16),
+        ("gemma-3-12b", 16, 1_048_576),
+        ("llama-4-scout", 64, 49_152 * 64),
+        ("qwen3-next-80b-a3b", None, 13_369_344),
+        ("kimi-linear-48b-a3b", None, 15_482_880),
+    ],
+)
+def test_models_make_the_blocks_of_the_engines_own_grouping(
+    name: str, block_tokens: int | None, block_bytes: int
+) -> None:
+    found = pool(name, {}, block_tokens=block_tokens)
+    assert found.block_bytes == block_bytes
+    assert found.groups[-1].kind == "full"
+    assert found.alignment_tokens == found.groups[-1].block_tokens
+
+
+def test_mamba_2_takes_a_block_more_for_the_state_inside_the_last_chunk() -> None:
+    found = pool("granite-4-h-small", {})
+    states = [
+        blocks
+        for group, blocks in zip(found.groups, found.group_request_blocks, strict=True)
+        if group.kind == "state"
+    ]
+    assert states == [3] * 9
+    plain = pool("qwen3-next-80b-a3b", {}).group_request_blocks
+    assert plain[:3] == (2, 2, 2)
+
+
 def printed(found: VllmPool, gib: float) -> int:
     return found.printed_tokens(found.pool_blocks(int(gib * GIB)))
 

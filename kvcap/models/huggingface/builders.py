@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kvcap.models.huggingface import shapes
+from kvcap.models.huggingface import shapes, state_builders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,17 +13,13 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 
-_SSM_BYTES: Final = {"float32": 4, "bfloat16": 2, "float16": 2}
-
 
 def heads(fields: Fields) -> Facts:
-    """Read ``gqa``: Llama, Qwen 2.5 and 3, Mistral without a window, Cohere Command R, MiniMax M2."""
+    """Read ``gqa``: Llama, Qwen 2.5 and 3, GLM 4, Falcon, Mistral without a window, Command R, MiniMax M2."""
     layers = fields.count("num_hidden_layers")
     kinds = sorted(set(shapes.layer_kinds(fields, layers)))
     if set(kinds) - {"full"}:
-        if not fields.assumed:
-            raise fields.error(f"layers are of the kinds {', '.join(kinds)}, expected full attention")
-        fields.notes.append(f"all layers counted as full attention, though some are {' or '.join(kinds)}")
+        raise fields.error(f"layers are of the kinds {', '.join(kinds)}, expected full attention")
     head_dim = shapes.head_dim(fields)
     facts = {"layers": layers, "kv_heads": shapes.kv_heads(fields), "head_dim": head_dim}
     if "v_head_dim" in fields:
@@ -90,7 +86,7 @@ def sparse_heads(fields: Fields) -> Facts:
 
 
 def windowed_heads(fields: Fields) -> Facts:
-    """Read ``windowed_gqa``: Gemma 3 and 4, Cohere 2, MiMo, Qwen 2.5 with its window in use."""
+    """Read ``windowed_gqa``: Gemma 2 to 4, Cohere 2, gpt-oss, MiMo, Step 3.5, Qwen 2.5 with its window."""
     layers = fields.count("num_hidden_layers")
     kinds = shapes.layer_kinds(fields, layers)
     stored = kinds[: layers - fields.count("num_kv_shared_layers", default=0)]
@@ -98,6 +94,12 @@ def windowed_heads(fields: Fields) -> Facts:
     full_dim = fields.count("global_head_dim", default=head_dim)
     window_dim = fields.count("swa_head_dim", default=head_dim)
     v_head_dim = fields.count("v_head_dim", default=0)
+    windows = fields
+    if "attention_other_setting" in fields:
+        windows = fields.object("attention_other_setting")
+        windows.ignore("attention_type")
+        window_dim = windows.count("head_dim", default=window_dim)
+    window_heads = windows.count("swa_num_key_value_heads", "num_attention_groups", default=kv_heads)
     shapes.uncounted_draft(fields)
     return {
         "full_layers": stored.count("full"),
@@ -106,11 +108,35 @@ def windowed_heads(fields: Fields) -> Facts:
         "v_head_dim": v_head_dim or full_dim,
         "window_layers": stored.count("window"),
         "window_tokens": shapes.window_tokens(fields),
-        "window_kv_heads": fields.count("swa_num_key_value_heads", default=kv_heads),
+        "window_kv_heads": window_heads,
         "window_head_dim": window_dim,
         "window_v_head_dim": fields.count("swa_v_head_dim", default=v_head_dim or window_dim),
         "first_layer_full": int(kinds[0] == "full"),
         "sglang_full_pool": int(not shapes.has_window_pool_in_sglang(fields)),
+    }
+
+
+def chunked_heads(fields: Fields) -> Facts:
+    """Read ``chunked_gqa``: Llama 4, whose layers without rotary positions attend to the whole sequence."""
+    layers = fields.count("num_hidden_layers")
+    positions = fields.any("no_rope_layers")
+    if "layer_types" in fields:
+        kinds = shapes.layer_kinds(fields, layers)
+        fields.ignore("no_rope_layer_interval")
+    elif positions:
+        kinds = ["chunk" if rotary else "full" for rotary in fields.counts("no_rope_layers")]
+        fields.ignore("no_rope_layer_interval")
+    else:
+        interval = max(fields.count("no_rope_layer_interval"), 1)
+        kinds = ["chunk" if (layer + 1) % interval else "full" for layer in range(layers)]
+    if len(kinds) != layers or kinds.count("chunk") + kinds.count("full") != layers:
+        raise fields.error(f"layers are not chunked or full for each of {layers} layers")
+    return {
+        "full_layers": kinds.count("full"),
+        "kv_heads": shapes.kv_heads(fields),
+        "head_dim": shapes.head_dim(fields),
+        "chunked_layers": kinds.count("chunk"),
+        "chunk_tokens": fields.count("attention_chunk_size"),
     }
 
 
@@ -178,58 +204,6 @@ def windowed_conv_heads(fields: Fields) -> Facts:
     return facts
 
 
-def gated_delta(fields: Fields) -> Facts:
-    """Read ``linear_gqa``: Qwen 3.5 and later, Qwen3-Next."""
-    layers = fields.count("num_hidden_layers")
-    if "layer_types" in fields:
-        kinds = shapes.layer_kinds(fields, layers)
-        fields.ignore("full_attention_interval")
-    else:
-        interval = fields.count("full_attention_interval")
-        kinds = ["linear" if (layer + 1) % interval else "full" for layer in range(layers)]
-    dtype = fields.any("mamba_ssm_dtype") or "float32"
-    if dtype not in _SSM_BYTES:
-        raise fields.error(f"mamba_ssm_dtype is {dtype!r}, expected one of {', '.join(_SSM_BYTES)}")
-    return {
-        "full_layers": kinds.count("full"),
-        "kv_heads": shapes.kv_heads(fields),
-        "head_dim": shapes.head_dim(fields),
-        "linear_layers": kinds.count("linear"),
-        "linear_key_heads": fields.count("linear_num_key_heads"),
-        "linear_key_head_dim": fields.count("linear_key_head_dim"),
-        "linear_value_heads": fields.count("linear_num_value_heads"),
-        "linear_value_head_dim": fields.count("linear_value_head_dim"),
-        "conv_kernel": fields.count("linear_conv_kernel_dim"),
-        "recurrent_element_bytes": _SSM_BYTES[dtype],
-        "draft_layers": shapes.draft_layers(fields),
-    }
-
-
-def kda_latent(fields: Fields) -> Facts:
-    """Read ``kda_mla``: Kimi Linear and K3."""
-    facts = _kda(fields)
-    if shapes.draft_layers(fields):
-        fields.notes.append("draft layers are not counted: their kind is not in the config")
-    return facts
-
-
-def kda_sparse_latent(fields: Fields) -> Facts:
-    """Read ``kda_dsa_mla``: GLM-5.3-Flash. Only its full layers have an indexer, whatever the list says."""
-    layers = fields.count("num_hidden_layers")
-    facts = _kda(fields)
-    if len(shapes.indexer_layers(fields, layers)) != layers:
-        raise fields.error("some full layers share an indexer, expected one in each")
-    draft_layers = shapes.draft_layers(fields)
-    return {
-        **facts,
-        "index_head_dim": fields.count("index_head_dim"),
-        "indexer_layers": facts["full_layers"],
-        "index_pool_tokens": fields.count("index_kpool", default=1),
-        "draft_layers": draft_layers,
-        "draft_indexer_layers": draft_layers,
-    }
-
-
 def compressed_latent(fields: Fields) -> Facts:
     """Read ``compressed_mla``: DeepSeek V4. Ratios beyond the layers are those of draft layers."""
     layers = fields.count("num_hidden_layers")
@@ -263,29 +237,6 @@ def shared_compressed_latent(fields: Fields) -> Facts:
     }
 
 
-def _kda(fields: Fields) -> Facts:
-    layers = fields.count("num_hidden_layers")
-    linear = fields.object("linear_attn_config")
-    linear.ignore("gate_lower_bound", "use_full_rank_gate", "kda_layer_index_base")
-    if "kda_layers" in linear:
-        kda, full = len(linear.counts("kda_layers")), len(linear.counts("full_attn_layers"))
-        fields.ignore("layer_types")
-    else:
-        kinds = shapes.layer_kinds(fields, layers)
-        kda, full = kinds.count("linear"), kinds.count("full")
-    if kda + full != layers:
-        raise fields.error(f"{kda} KDA and {full} full layers are not the {layers} of num_hidden_layers")
-    fields.ignore("num_key_value_heads", "v_head_dim", "head_dim")
-    return {
-        "full_layers": full,
-        **shapes.latent_dims(fields),
-        "kda_layers": kda,
-        "kda_heads": linear.count("num_heads"),
-        "kda_head_dim": linear.count("head_dim"),
-        "conv_kernel": linear.count("short_conv_kernel_size"),
-    }
-
-
 BUILDERS: Final[dict[str, Callable[[Fields], Facts]]] = {
     "gqa": heads,
     "mla": latent,
@@ -294,9 +245,13 @@ BUILDERS: Final[dict[str, Callable[[Fields], Facts]]] = {
     "windowed_gqa": windowed_heads,
     "windowed_mla": windowed_latent,
     "windowed_gqa_conv": windowed_conv_heads,
-    "linear_gqa": gated_delta,
-    "kda_mla": kda_latent,
-    "kda_dsa_mla": kda_sparse_latent,
+    "chunked_gqa": chunked_heads,
+    "linear_gqa": state_builders.gated_delta,
+    "mamba_gqa": state_builders.mamba_heads,
+    "conv_gqa": state_builders.short_conv_heads,
+    "lightning_gqa": state_builders.lightning_heads,
+    "kda_mla": state_builders.kda_latent,
+    "kda_dsa_mla": state_builders.kda_sparse_latent,
     "compressed_mla": compressed_latent,
     "shared_compressed_mla": shared_compressed_latent,
 }

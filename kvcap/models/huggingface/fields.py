@@ -5,6 +5,7 @@ Whatever is neither read by a builder nor benign is a field that we do not under
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +32,19 @@ _BENIGN_PATTERNS: Final = re.compile(
     )
 )
 _BENIGN_WHEN_FALSE: Final = frozenset({"add_cross_attention", "is_encoder_decoder"})
-_NESTED_TEXT: Final = ("text_config", "llm_config", "language_config")
+_NESTED_TEXT: Final = ("thinker_config", "text_config", "llm_config", "language_config")
+_DEFAULTS: Final[dict[str, dict[str, Any]]] = json.loads(
+    Path(__file__).with_name("defaults.json").read_text(encoding="utf-8")
+)
+"""Fields that configs of an architecture may leave out, by model type, with its published defaults."""
+
+_SHAPE: Final = re.compile(
+    r".*(mamba|ssm|conv_|_conv|linear_|lightning|hybrid|window|sliding|chunk|recurrent|rwkv|retention|retnet"
+    r"|kv_|_kv|key_value|groups?_num|attention_groups|layer_types|layers_block_type|attn_layer|attention_layer"
+    r"|attn_type|kv_lora|index_head|share|cross_attention|latent|encoder_decoder).*"
+)
+"""Fields whose names show that layers keep something else than keys and values of every head."""
+
 _MISSING: Final = object()
 
 
@@ -62,27 +75,29 @@ class Fields:
         What opens an error's message.
     prefix
         What stands before names in messages, for nested objects.
-    assumed
-        Whether the user said what kind it is, so that layer types need not agree with it.
     """
 
-    def __init__(
-        self, values: dict[str, Any], where: str, prefix: str = "", *, assumed: bool = False
-    ) -> None:
+    def __init__(self, values: dict[str, Any], where: str, prefix: str = "") -> None:
+        defaults = {} if prefix else _DEFAULTS.get(str(values.get("model_type")), {})
+        self._defaults = {name: value for name, value in defaults.items() if name not in values}
         self._values = {name: value for name, value in values.items() if value is not None}
         self._where = where
         self._prefix = prefix
         self._read: set[str] = set()
         self._nested: list[Fields] = []
         self.notes: list[str] = []
-        self.assumed = assumed
 
     def __contains__(self, name: str) -> bool:
-        return name in self._values
+        return name in self._values or name in self._defaults
 
     def any(self, name: str) -> Any:
-        """Return a field of any type, None when absent."""
+        """Return a field of any type, None when absent; an architecture's default is noted."""
         self._read.add(name)
+        if name in self._defaults:
+            value = self._defaults[name]
+            note = f"{name} is left out and taken as the architecture's default, {value}"
+            self.notes += [] if note in self.notes else [note]
+            return value
         return self._values.get(name)
 
     def ignore(self, *names: str) -> None:
@@ -160,7 +175,7 @@ class Fields:
         value = self.any(name)
         if not isinstance(value, dict):
             raise self.error(f"{name} is {value!r}, expected an object")
-        nested = Fields(value, self._where, f"{self._prefix}{name}.", assumed=self.assumed)
+        nested = Fields(value, self._where, f"{self._prefix}{name}.")
         self._nested.append(nested)
         return nested
 
@@ -172,6 +187,10 @@ class Fields:
             if name not in self._read and not is_benign(name, value)
         ]
         return own + [name for nested in self._nested for name in nested.unread()]
+
+    def structural(self) -> list[str]:
+        """Return those of the fields not understood that show another architecture than the one read."""
+        return [name for name in self.unread() if _SHAPE.fullmatch(name) is not None]
 
     def error(self, reason: str) -> ModelError:
         """Return an error about this object."""

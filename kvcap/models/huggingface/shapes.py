@@ -9,7 +9,17 @@ if TYPE_CHECKING:
 
 _FULL: Final = frozenset({"full_attention", "full", "attention", "deepseek_sparse_attention"})
 _WINDOW: Final = frozenset({"sliding_attention", "sliding", "hybrid_sliding"})
-_LINEAR: Final = frozenset({"linear_attention"})
+_LINEAR: Final = frozenset({"linear_attention", "mamba", "mamba2"})
+_CHUNK: Final = frozenset({"chunked_attention"})
+_CONVOLUTION: Final = frozenset({"conv"})
+_KINDS: Final = (
+    ("full", _FULL),
+    ("window", _WINDOW),
+    ("linear", _LINEAR),
+    ("chunk", _CHUNK),
+    ("conv", _CONVOLUTION),
+)
+_WINDOWS_THROUGHOUT: Final = frozenset({"mistral", "mixtral", "phi3", "phi3_v", "starcoder2"})
 _WINDOW_POOLS_IN_SGLANG: Final = ("gemma4", "gpt_oss", "laguna", "llama4", "mimo_v2", "step3p5")
 """Beginnings of the model types to which SGLang 0.5.23 gives a pool for windows; others keep every token."""
 
@@ -23,12 +33,20 @@ def latent_dims(fields: Fields) -> dict[str, int]:
 
 
 def kv_heads(fields: Fields) -> int:
-    """Return the KV heads: those of attention itself where none are given."""
-    if "num_key_value_heads" not in fields:
+    """Return the KV heads: those of attention itself where none are given.
+
+    Falcon's count only in its newer architecture, else it has one (multi-query) or as many as heads.
+    """
+    if "multi_query" in fields and not fields.flag("new_decoder_architecture", default=False):
+        fields.ignore("num_kv_heads")
+        return 1 if fields.flag("multi_query", default=False) else fields.count("num_attention_heads")
+    fields.ignore("multi_query", "new_decoder_architecture")
+    names = ("num_key_value_heads", "num_kv_heads", "num_attention_groups", "multi_query_group_num")
+    if not any(name in fields for name in names):
         fields.notes.append(
             "without num_key_value_heads, every attention head has keys and values of its own"
         )
-    return fields.count("num_key_value_heads", "num_attention_heads")
+    return fields.count(*names, "num_attention_heads")
 
 
 def head_dim(fields: Fields) -> int:
@@ -66,8 +84,15 @@ def has_window_pool_in_sglang(fields: Fields) -> bool:
     return str(fields.any("model_type")).startswith(_WINDOW_POOLS_IN_SGLANG)
 
 
+def has_windows_throughout(fields: Fields) -> bool:
+    """Return whether an architecture gives its sliding window to every layer (Mistral and Phi 3)."""
+    given = any(name in fields for name in ("layer_types", "use_sliding_window", "sliding_window_pattern"))
+    windowed = fields.any("model_type") in _WINDOWS_THROUGHOUT and "sliding_window" in fields
+    return windowed and not given
+
+
 def layer_kinds(fields: Fields, layers: int) -> list[str]:
-    """Return ``full``, ``window`` or ``linear`` for every layer, from whichever field says so."""
+    """Return the kind of every layer, from whichever field says so; draft layers after the last are cut."""
     if "layer_types" in fields:
         fields.ignore("sliding_window_pattern", "_sliding_window_pattern")
         kinds = [_layer_kind(fields, name) for name in fields.items("layer_types")]
@@ -82,7 +107,9 @@ def layer_kinds(fields: Fields, layers: int) -> list[str]:
         full = fields.count("max_window_layers")
         kinds = ["full" if layer < full else "window" for layer in range(layers)]
     else:
-        kinds = ["full"] * layers
+        kinds = ["window" if has_windows_throughout(fields) else "full"] * layers
+    if len(kinds) == layers + draft_layers(fields):
+        kinds = kinds[:layers]
     if len(kinds) != layers:
         raise fields.error(f"there are {len(kinds)} layer types, expected one for each of {layers} layers")
     if "use_sliding_window" in fields:
@@ -105,12 +132,10 @@ def _window_pattern(fields: Fields) -> int:
 
 
 def _layer_kind(fields: Fields, name: object) -> str:
-    for kind, names in (("full", _FULL), ("window", _WINDOW), ("linear", _LINEAR)):
+    for kind, names in _KINDS:
         if name in names:
             return kind
-    if fields.assumed:
-        return str(name)
-    known = ", ".join(sorted(_FULL | _WINDOW | _LINEAR))
+    known = ", ".join(sorted(name for _, names in _KINDS for name in names))
     raise fields.error(f"layer_types has {name!r}, expected {known}")
 
 

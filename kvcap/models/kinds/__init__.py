@@ -10,13 +10,14 @@ from typing import Final
 
 from kvcap.models.kinds.base import Attention
 from kvcap.models.kinds.compressed import CompressedLatent, SharedCompressedLatent
-from kvcap.models.kinds.hybrids import (
+from kvcap.models.kinds.hybrids import ChunkedHeads, WindowedConvHeads, WindowedHeads, WindowedLatent
+from kvcap.models.kinds.states import (
     GatedDeltaHybrid,
     KdaLatent,
     KdaSparseLatent,
-    WindowedConvHeads,
-    WindowedHeads,
-    WindowedLatent,
+    LightningHeads,
+    MambaHeads,
+    ShortConvHeads,
 )
 from kvcap.models.kinds.uniform import Heads, Latent, SparseHeads, SparseLatent
 
@@ -28,7 +29,11 @@ KINDS: Final[dict[str, type[Attention]]] = {
     "windowed_gqa": WindowedHeads,
     "windowed_mla": WindowedLatent,
     "windowed_gqa_conv": WindowedConvHeads,
+    "chunked_gqa": ChunkedHeads,
     "linear_gqa": GatedDeltaHybrid,
+    "mamba_gqa": MambaHeads,
+    "conv_gqa": ShortConvHeads,
+    "lightning_gqa": LightningHeads,
     "kda_mla": KdaLatent,
     "kda_dsa_mla": KdaSparseLatent,
     "compressed_mla": CompressedLatent,

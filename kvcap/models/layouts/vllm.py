@@ -51,7 +51,11 @@ def terms(group: Group, pricing: Pricing) -> list[Term]:
         return [index_term(group, pricing, group.layers, pricing.indexer_precision)]
     if group.window_tokens is not None:
         return [_history(group, group.window_tokens, pricing)]
-    return [state_term(group, pricing)]
+    tensors = tuple(
+        tensor if tensor.vllm_bytes is None else replace(tensor, element_bytes=tensor.vllm_bytes)
+        for tensor in group.tensors
+    )
+    return [state_term(replace(group, tensors=tensors), pricing)]
 
 
 def _heads(group: HeadGroup, pricing: Pricing) -> Term:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from kvcap.errors import UsageError
 from kvcap.models.kinds.compressed import CompressedLatent, SharedCompressedLatent
-from kvcap.models.kinds.hybrids import KdaSparseLatent, WindowedConvHeads
+from kvcap.models.kinds.hybrids import WindowedConvHeads
+from kvcap.models.kinds.states import KdaSparseLatent
 from kvcap.models.kinds.uniform import SparseLatent
 from kvcap.models.pools.groups import CacheGroup, CacheKind
 from kvcap.models.sizing import model_bytes

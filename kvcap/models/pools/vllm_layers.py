@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from kvcap.models.deployment import parse_version
 from kvcap.models.groups import Group, HeadGroup, LatentGroup, StateGroup
 from kvcap.models.kinds.compressed import CompressedLatent, SharedCompressedLatent
-from kvcap.models.kinds.hybrids import KdaLatent, KdaSparseLatent, WindowedLatent
+from kvcap.models.kinds.hybrids import WindowedLatent
+from kvcap.models.kinds.states import KdaLatent, KdaSparseLatent
 from kvcap.models.kinds.uniform import Latent, SparseHeads, SparseLatent
 from kvcap.models.pools.groups import CacheLayers
 from kvcap.models.sizing import priced_groups
@@ -22,15 +24,17 @@ if TYPE_CHECKING:
 
 _KERNEL_BLOCK_TOKENS: Final = 16
 _LATENT_HYBRID_STEP: Final = 128
-"""Tokens to whose multiples blocks of latents are enlarged where a block must hold a state."""
+_STEPS_FROM: Final = (0, 21)
+"""Tokens to whose multiples blocks of latents that must hold a state are enlarged, and since when: 0.11 took
+multiples of the kernel's block."""
 
 _BLOCK_TOKENS: Final[dict[type[Attention], int]] = {
     Latent: 64,
     SparseLatent: 64,
     WindowedLatent: 64,
     SparseHeads: 128,
-    KdaLatent: 128,
-    KdaSparseLatent: 128,
+    KdaLatent: 64,
+    KdaSparseLatent: 64,
     CompressedLatent: 256,
     SharedCompressedLatent: 64,
 }
@@ -91,8 +95,11 @@ def vllm_layers(model: Model, options: ModelBytesOptions, block_tokens: int | No
     priced = [(group, terms[0]) for group, terms in priced_groups(model, options)]
     attention = model.attention
     block = block_tokens or _BLOCK_TOKENS.get(type(attention), _KERNEL_BLOCK_TOKENS)
+    if isinstance(attention, KdaLatent | KdaSparseLatent):
+        version = parse_version(options.engine_version)
+        block = block if version is not None and version < _STEPS_FROM else max(block, _LATENT_HYBRID_STEP)
     token_bytes = _token_bytes(priced)
-    block = _enlarged(priced, token_bytes, block, latent=isinstance(attention, KdaLatent | KdaSparseLatent))
+    block = _enlarged(priced, token_bytes, block)
     layers = [_layers(attention, group, term, block) for group, term in priced]
     layers = [
         replace(kind, page_bytes=max(kind.page_bytes, block * token_bytes)) if kind.kind == "state" else kind
@@ -145,14 +152,13 @@ def _is_attention(group: Group, term: Term) -> bool:
     return isinstance(group, HeadGroup | LatentGroup) and term.retention == "token"
 
 
-def _enlarged(priced: Sequence[tuple[Group, Term]], token_bytes: int, block: int, *, latent: bool) -> int:
+def _enlarged(priced: Sequence[tuple[Group, Term]], token_bytes: int, block: int) -> int:
     """Return the block size at which a page of attention holds a state, or a page of unquantized layers."""
     if not token_bytes:
         return block
     states = [int(term.bytes_per_layer) for _, term in priced if term.retention == "state"]
     if states:
-        step = max(block, _LATENT_HYBRID_STEP) if latent else block
-        block = max(block, step * -(-max(states) // (step * token_bytes)))
+        block *= -(-max(states) // (block * token_bytes))
     largest = max(int(term.bytes_per_layer) for group, term in priced if _is_attention(group, term))
     if largest > token_bytes:
         block *= -(-largest * _KERNEL_BLOCK_TOKENS // (block * token_bytes))
