@@ -51,9 +51,9 @@ def options(**changes: Any) -> ServeOptions:
 
 @asynccontextmanager
 async def running(
-    chosen: ServeOptions | None = None, encoder: Any = None
+    chosen: ServeOptions | None = None, encoder: Any = None, service: Service | None = None
 ) -> AsyncIterator[tuple[Any, Service]]:
-    service = Service(chosen or options())
+    service = service or Service(chosen or options())
     async with lifespan(make_app(service, encoder or FakeEncoder())) as app:
         yield app, service
 

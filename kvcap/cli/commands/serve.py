@@ -71,6 +71,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="tail-first evicts leaves first, as engines do (default); head-first is plain LRU",
     )
     parser.add_argument(
+        "--durable",
+        action="store_const",
+        const="true",
+        help="answer when a request is on disk (default: what was answered within --record-seconds before a "
+        "crash is lost)",
+    )
+    parser.add_argument(
         "--include-partial-page",
         action="store_const",
         const="true",

@@ -182,7 +182,7 @@ class Endpoints:
     async def _health(self, _: Request) -> Response:
         broken = self._service.broken
         if broken is not None:
-            raise RequestRefusedError(503, f"the service has stopped observing: {broken}")
+            raise RequestRefusedError(503, f"the service does not observe now: {broken}")
         stuck = self._service.stuck()
         if stuck is not None:
             raise RequestRefusedError(503, f"the service is not ready: {stuck}")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from kvcap.errors import KvcapError
 from kvcap.online.estimator import Estimator
 from kvcap.online.server.checkpoint import load_estimator, save_state
 from kvcap.online.server.incoming import Incoming
@@ -17,27 +19,40 @@ from kvcap.online.server.recorder import RequestLog
 
 _MAX_WRITES: Final = 4
 """Writes that may wait; then whoever adds one waits, and the queue of requests fills up."""
+_RETRY_S: Final = 1.0
 
 
 class Keeper:
     """Record requests and save states, in that order on disk; by one caller at a time.
 
     A state is written after all the requests that it counts, so that state and log together always
-    tell how far they go.
+    tell how far they go. What cannot be written waits, and is tried again: see :attr:`failure`.
 
     Parameters
     ----------
     options
         What to keep, where, and how often.
+
+    Raises
+    ------
+    UsageError
+        If another process records to the same directory.
     """
 
     def __init__(self, options: ServeOptions) -> None:
         self._options = options
-        self._log = None if options.record is None else RequestLog(options.record, options.block_size)
+        self._log = (
+            None
+            if options.record is None
+            else RequestLog(options.record, options.block_size, durable=options.durable)
+        )
         self._state_path = options.state_path
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="kvcap-writer")
-        self._writes: deque[Future[None]] = deque()
-        self._rolled_at = self._saved_at = time.monotonic()
+        self._writes: deque[Callable[[], None]] = deque()
+        self._writing: Future[None] | None = None
+        self._rolled_at = self._saved_at = self._tried_at = time.monotonic()
+        self.failure: OSError | KvcapError | None = None
+        """Why the last write failed, such as a full disk; None once one has succeeded."""
 
     def restore(self) -> tuple[Estimator, int]:
         """Return the estimator as it was, and how many requests came from the log after its last state.
@@ -59,47 +74,60 @@ class Keeper:
         if self._log is not None:
             self._log.append(first_request, incoming)
 
+    def commit(self) -> None:
+        """Put recorded requests on disk, if the log is durable; what cannot be put there is tried again."""
+        if self._log is None:
+            return
+        try:
+            self._log.commit()
+        except (OSError, KvcapError) as error:
+            self._failed(error)
+
     def due(self) -> bool:
         """Return whether :meth:`keep_up` would do anything."""
-        return self._state_due() or self._roll_due() or bool(self._writes and self._writes[0].done())
+        waits = bool(self._writes) and (self._writing is None or self._writing.done())
+        return self.failure is not None or waits or self._state_due() or self._roll_due()
 
     def keep_up(self, estimator: Estimator) -> None:
-        """Close the log's file, and save the state, where it is time to.
-
-        Raises
-        ------
-        OSError
-            If something could not be written since the last call.
-        """
-        if self._state_due():
+        """Close the log's file, and save the state, where it is time to; try again what has failed."""
+        if self.failure is not None:
+            if time.monotonic() - self._tried_at < _RETRY_S:
+                return
+            self._try_again()
+        elif self._state_due():
             self.save(estimator)
         elif self._roll_due():
             self._roll()
-        while self._writes and self._writes[0].done():
-            self._writes.popleft().result()
+        else:
+            self._start()
 
     def save(self, estimator: Estimator) -> None:
         """Close the log's file and save the state now."""
         self._roll()
         self._saved_at = time.monotonic()
         if self._state_path is not None:
-            state = estimator.state()
-            self._submit(self._writer.submit(save_state, state, self._state_path))
+            self._submit(partial(save_state, estimator.state(), self._state_path))
 
     def flush(self) -> None:
         """Wait until everything is on disk.
 
         Raises
         ------
-        OSError
+        OSError, KvcapError
             If something could not be written.
         """
-        while self._writes:
-            self._writes.popleft().result()
+        self._try_again()
+        while self._writes and self.failure is None:
+            self._start()
+            self._wait()
+        if self.failure is not None:
+            raise self.failure
 
     def close(self) -> None:
-        """Wait for the writer."""
+        """Wait for the writer, and leave the directory to others."""
         self._writer.shutdown(wait=True)
+        if self._log is not None:
+            self._log.close()
 
     def log_files(self) -> list[Path]:
         """Return the files of the log in order."""
@@ -119,9 +147,41 @@ class Keeper:
         self._rolled_at = time.monotonic()
         part = None if self._log is None else self._log.take()
         if part is not None:
-            self._submit(self._writer.submit(partial(part.write, self._options.block_size)))
+            self._submit(partial(part.write, self._options.block_size))
 
-    def _submit(self, write: Future[None]) -> None:
+    def _submit(self, write: Callable[[], None]) -> None:
         self._writes.append(write)
-        while len(self._writes) > _MAX_WRITES:
-            self._writes.popleft().result()
+        self._start()
+        while len(self._writes) > _MAX_WRITES and self.failure is None:
+            self._wait()
+            self._start()
+
+    def _start(self) -> None:
+        if self._writes and (self._writing is None or self._writing.done()):
+            self._wait()
+            self._writing = self._writer.submit(self._write_all)
+
+    def _wait(self) -> None:
+        if self._writing is not None:
+            self._writing.result()
+
+    def _try_again(self) -> None:
+        self._tried_at = time.monotonic()
+        self.failure = None
+        self.commit()
+        self._start()
+        self._wait()
+
+    def _write_all(self) -> None:
+        """Write what waits, in order, until something fails; runs in the writer's thread."""
+        while self._writes:
+            try:
+                self._writes[0]()
+            except (OSError, KvcapError) as error:
+                self._failed(error)
+                return
+            self._writes.popleft()
+
+    def _failed(self, error: OSError | KvcapError) -> None:
+        self._tried_at = time.monotonic()
+        self.failure = error

@@ -14,8 +14,8 @@ from kvcap.online.estimator.options import TouchOrder
 from kvcap.tokenize import TokenizeOptions
 
 DEFAULT_PORT: Final = 8080
-STATE_NAME: Final = "estimator.state"
-"""The state file in a log's directory; its name keeps it out of ``*.parquet``."""
+STATE_NAME: Final = ".estimator.state"
+"""The state file in a log's directory; its name hides it from whoever reads the directory as a log."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,8 @@ class ServeOptions:
         Directory of the request log.
     record_seconds, record_bytes
         When a file of the log is closed: what is in memory until then is lost by a crash.
+    durable
+        Whether requests are on disk before they are answered; needs ``record``.
     state
         The state file; in the log's directory where there is one and this is not given.
     state_seconds
@@ -106,6 +108,7 @@ class ServeOptions:
     record: str | None = None
     record_seconds: float = 10.0
     record_bytes: int = 64 * 1024**2
+    durable: bool = False
     state: str | None = None
     state_seconds: float = 60.0
     tokenize: TokenizeOptions | None = None
@@ -121,6 +124,8 @@ class ServeOptions:
             raise UsageError("no capacity is given, expected at least one")
         if self.output_path is not None and self.record is None:
             raise UsageError("output_path needs a request log: give --record DIR")
+        if self.durable and self.record is None:
+            raise UsageError("durable needs a request log: give --record DIR")
 
     @property
     def block_bytes(self) -> int:

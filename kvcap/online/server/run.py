@@ -60,7 +60,7 @@ def serve(options: ServeOptions) -> int:
     finally:
         listener.close()
     if service.broken is not None:
-        raise KvcapError(f"the service had stopped observing: {service.broken}")
+        raise KvcapError(f"the service could not keep everything: {service.broken}")
     _end_in_spite_of_workers()
     return 0
 

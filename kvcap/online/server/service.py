@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from kvcap.errors import KvcapError, RequestRefusedError, UsageError
 from kvcap.online.estimator import Estimator, ObservedBatch, Snapshot
-from kvcap.online.server.arrivals import Arrivals, Ticket
+from kvcap.online.server.arrivals import RETRY_AFTER_S, Arrivals, Ticket
 from kvcap.online.server.incoming import Incoming, joined
 from kvcap.online.server.keeper import Keeper
 from kvcap.online.server.metrics import Metrics
@@ -81,8 +81,9 @@ class Service:
 
     @property
     def broken(self) -> str | None:
-        """Why nothing is observed any more, such as a full disk; None while all is well."""
-        return None if self._broken is None else str(self._broken) or repr(self._broken)
+        """Why nothing is observed now, such as a full disk; None while all is well."""
+        failure = self._broken or self._keeper.failure
+        return None if failure is None else str(failure) or repr(failure)
 
     @property
     def finalized(self) -> bool:
@@ -186,8 +187,8 @@ class Service:
         self.metrics.future_timestamps.inc(self._arrivals.fill(ticket, incoming))
 
     def _take_place(self, n_bytes: int) -> Ticket:
-        if self._broken is not None:
-            raise RequestRefusedError(503, f"the service has stopped observing: {self._broken}")
+        if self.broken is not None:
+            raise RequestRefusedError(503, f"the service does not observe now: {self.broken}", RETRY_AFTER_S)
         if self.finalized:
             raise RequestRefusedError(409, "the service is finalized, no further requests are taken")
         return self._arrivals.take(n_bytes)
@@ -214,7 +215,7 @@ class Service:
         incoming = [ticket.incoming for ticket in tickets if ticket.incoming is not None]
         n_ids = sum(part.requests.ids.size for part in incoming)
         try:
-            if n_ids > _MAX_INLINE_IDS:
+            if n_ids > _MAX_INLINE_IDS or self.options.durable:
                 results = await self._in_thread(self._observe, incoming)
             else:
                 async with self._lock:
@@ -248,6 +249,10 @@ class Service:
         except UsageError:
             results = [self._observe_alone(part) for part in parts]
         self.metrics.simulate_seconds.observe(time.perf_counter() - begin)
+        self._keeper.commit()
+        if self.options.durable and self._keeper.failure is not None:
+            refusal = RequestRefusedError(503, f"the request is not on disk yet: {self._keeper.failure}")
+            return [refusal] * len(parts)
         return results
 
     def _observe_alone(self, part: Incoming) -> ObservedBatch | KvcapError:

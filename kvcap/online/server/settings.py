@@ -114,6 +114,7 @@ SETTINGS: Final[dict[str, Parser]] = {
     "output_path": _text,
     "record": _text,
     "record_seconds": _seconds,
+    "durable": _flag,
     "state": _text,
     "state_seconds": _seconds,
     "tokenizer": _text,
