@@ -159,4 +159,4 @@ def test_a_state_that_cannot_be_saved_at_the_end_is_no_success(tmp_path: Path) -
         (tmp_path / "folder").write_text("a file where the folder should be")
         assert service.terminate() == 1
         assert service.process.stderr is not None
-        assert "kvcap: error: the service had stopped observing" in service.process.stderr.read()
+        assert "kvcap: error: the service could not keep everything" in service.process.stderr.read()
