@@ -16,6 +16,13 @@ def jit(kernel: Callable[..., Any]) -> Callable[..., Any]:
     return compiled
 
 
+def inner_jit(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile what only other kernels call, a third faster: Python itself has no way in."""
+    options: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True, **options)(kernel)
+    return compiled
+
+
 def parallel_jit(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a kernel whose outer loop is a ``prange`` at its first call."""
     compiled: Callable[..., Any] = numba.njit(cache=True, nogil=True, parallel=True)(kernel)

@@ -12,7 +12,8 @@ import pytest
 from golden_traces import golden_trace
 
 from kvcap.kernels.hybrid.lookup import FULL, STATE, WINDOW
-from kvcap.kernels.hybrid.vllm import vllm_hybrid_hit_tokens, vllm_rules
+from kvcap.kernels.hybrid.vllm import vllm_hybrid_hit_tokens
+from kvcap.kernels.hybrid.vllm_steps import vllm_rules
 from kvcap.kernels.reuse_runs import ReuseRunScanner
 from kvcap.kernels.segments import segment_paths
 

@@ -16,7 +16,8 @@ from oracles_hybrid_vllm import VllmHybrid
 from shared_data import shared_path
 
 from kvcap.kernels.hybrid.lookup import FULL, LOCAL, STATE, WINDOW
-from kvcap.kernels.hybrid.vllm import vllm_hybrid_hit_tokens, vllm_rules
+from kvcap.kernels.hybrid.vllm import vllm_hybrid_hit_tokens
+from kvcap.kernels.hybrid.vllm_steps import vllm_rules
 from kvcap.kernels.reuse_runs import ReuseRunScanner
 from kvcap.kernels.segments import segment_paths
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from oracles_hybrid import Group, Prompt
 from oracles_hybrid_vllm import VllmHybrid
 
-from kvcap.kernels.hybrid.vllm import vllm_hybrid_hit_tokens, vllm_rules
+from kvcap.kernels.hybrid.vllm import vllm_hybrid_hit_tokens
+from kvcap.kernels.hybrid.vllm_steps import vllm_rules
 
 WINDOW_AND_FULL = [Group("window", 512, 128), Group("full", 512)]
 

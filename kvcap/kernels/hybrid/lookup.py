@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from kvcap.kernels._jit import jit
+from kvcap.kernels._jit import inner_jit
 from kvcap.kernels.hybrid.pool import last_cached, stretch_end, stretch_start
 
 if TYPE_CHECKING:
@@ -61,7 +61,15 @@ class Specs(NamedTuple):
     alignment: int
 
 
-@jit
+@inner_jit
+def path_of(segments, segment_tokens, prompt_tokens, ends):
+    """Return the path of a prompt, whose ids may go on beyond it; ``ends`` is overwritten."""
+    for step in range(len(segments)):
+        ends[step + 1] = min(prompt_tokens, ends[step] + segment_tokens[segments[step]])
+    return Path(segments, ends[: len(segments) + 1])
+
+
+@inner_jit
 def step_of(path, token):
     """Return the step of a path that holds a token; the number of steps for a token behind its end."""
     low, high = 0, len(path.segments)
@@ -74,7 +82,7 @@ def step_of(path, token):
     return low
 
 
-@jit
+@inner_jit
 def _end_of_stretch(pool, path, group, block_tokens, block, limit):
     """Return where the cached blocks from a block on end, at most ``limit``."""
     while block < limit:
@@ -89,7 +97,7 @@ def _end_of_stretch(pool, path, group, block_tokens, block, limit):
     return block
 
 
-@jit
+@inner_jit
 def _start_of_stretch(pool, path, group, block_tokens, block):
     """Return where the cached blocks in front of a block begin."""
     while block > 0:
@@ -101,7 +109,7 @@ def _start_of_stretch(pool, path, group, block_tokens, block):
     return block
 
 
-@jit
+@inner_jit
 def _last_cached(pool, path, group, block_tokens, limit):
     """Return the end of the last cached block in front of ``limit``; 0 if there is none."""
     step = min(step_of(path, limit * block_tokens - 1), len(path.segments) - 1)
@@ -113,7 +121,7 @@ def _last_cached(pool, path, group, block_tokens, limit):
     return 0
 
 
-@jit
+@inner_jit
 def _leading_blocks(pool, path, specs, spec, start, limit):
     """Return how far the blocks from ``start`` on are cached in all groups of a spec."""
     for member in range(specs.offsets[spec], specs.offsets[spec + 1]):
@@ -122,7 +130,7 @@ def _leading_blocks(pool, path, specs, spec, start, limit):
     return limit
 
 
-@jit
+@inner_jit
 def _last_resumable(pool, path, specs, spec, limit):
     """Return the last aligned end, in blocks, of what a window or state can be resumed from."""
     members = specs.members[specs.offsets[spec] : specs.offsets[spec + 1]]
@@ -146,14 +154,14 @@ def _last_resumable(pool, path, specs, spec, limit):
     return 0
 
 
-@jit
+@inner_jit
 def _shortened(pool, path, specs, spec, tokens):
     """Return the longest prefix of so many tokens that the groups of a spec can go on from."""
     group = specs.groups[specs.members[specs.offsets[spec]]]
     block_tokens = group[BLOCK]
     limit = tokens // block_tokens
     if group[KIND] == FULL:
-        blocks = _leading_blocks(pool, path, specs, spec, 0, limit)
+        blocks = _leading_blocks(pool, path, specs, spec, np.int64(0), limit)
         return blocks * block_tokens // specs.alignment * specs.alignment
     if group[KIND] == LOCAL:
         chunk_start = tokens // group[SPAN] * group[SPAN] // block_tokens
@@ -161,7 +169,7 @@ def _shortened(pool, path, specs, spec, tokens):
     return _last_resumable(pool, path, specs, spec, limit) * block_tokens
 
 
-@jit
+@inner_jit
 def cached_tokens(pool, path, specs, tokens):
     """Return the tokens of a prompt that hit, of at most so many, and the junction.
 

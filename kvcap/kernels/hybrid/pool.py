@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from kvcap.kernels._jit import jit
+from kvcap.kernels._jit import inner_jit
 
 if TYPE_CHECKING:
     from kvcap.kernels.arrays import Int32Array, Int64Array
 
-RING: Final = 0
+RING: Final = np.int64(0)
 """The row that closes the queue to a ring; as a link between copies: none."""
-PRIVATE: Final = -1
+PRIVATE: Final = np.int64(-1)
 """The segment of blocks that no other request can find."""
 
 _N_COLUMNS: Final = 8
@@ -48,7 +48,7 @@ class BlockPool(NamedTuple):
     counters: Int64Array
 
 
-@jit
+@inner_jit
 def empty_pool(blocks, n_groups, n_segments):
     """Return a pool of blocks that hold nothing yet."""
     spans = np.zeros((1, _N_COLUMNS), np.int32)
@@ -58,7 +58,7 @@ def empty_pool(blocks, n_groups, n_segments):
     return BlockPool(spans, np.zeros((n_groups, n_segments, 2), np.int32), counters)
 
 
-@jit
+@inner_jit
 def with_rows(pool, more):
     """Return a pool that has room for so many spans more."""
     spans, used = pool.spans, pool.counters[N_ROWS]
@@ -71,7 +71,7 @@ def with_rows(pool, more):
     return BlockPool(larger, pool.copies, pool.counters)
 
 
-@jit
+@inner_jit
 def _new_row(pool, group, segment, start, end):
     counters, spans = pool.counters, pool.spans
     row = counters[FIRST_FREE]
@@ -87,16 +87,16 @@ def _new_row(pool, group, segment, start, end):
     return row
 
 
-@jit
+@inner_jit
 def add_span(pool, group, segment, start, end):
     """Return a new span in use, the last copy of its blocks."""
     row = _new_row(pool, group, segment, start, end)
     if segment != PRIVATE:
-        _link_copy(pool, row, pool.copies[group, segment, 1], np.int64(RING))
+        _link_copy(pool, row, np.int64(pool.copies[group, segment, 1]), RING)
     return row
 
 
-@jit
+@inner_jit
 def _link_copy(pool, row, earlier, later):
     spans = pool.spans
     copies = pool.copies[spans[row, GROUP], spans[row, SEGMENT]]
@@ -112,7 +112,7 @@ def _link_copy(pool, row, earlier, later):
         spans[later, EARLIER] = row
 
 
-@jit
+@inner_jit
 def _unlink_copy(pool, row):
     spans = pool.spans
     copies = pool.copies[spans[row, GROUP], spans[row, SEGMENT]]
@@ -127,25 +127,32 @@ def _unlink_copy(pool, row):
         spans[later, EARLIER] = earlier
 
 
-@jit
-def cut_span(pool, row, block, queued):
-    """Cut a span before a block; return the new span behind the cut. A queued one stays in its place."""
+@inner_jit
+def cut_span(pool, row, block):
+    """Cut a span that is not in the queue before a block; return the new span behind the cut."""
     spans = pool.spans
-    rest = _new_row(pool, spans[row, GROUP], spans[row, SEGMENT], block, spans[row, END])
+    group, segment = np.int64(spans[row, GROUP]), np.int64(spans[row, SEGMENT])
+    rest = _new_row(pool, group, segment, block, np.int64(spans[row, END]))
     spans[row, END] = block
     if spans[row, SEGMENT] != PRIVATE:
-        _link_copy(pool, rest, np.int64(row), np.int64(spans[row, LATER]))
-    if queued:
-        # Deeper blocks are older.
-        older = spans[row, OLDER]
-        spans[rest, OLDER] = older
-        spans[rest, NEWER] = row
-        spans[older, NEWER] = rest
-        spans[row, OLDER] = rest
+        _link_copy(pool, rest, row, np.int64(spans[row, LATER]))
     return rest
 
 
-@jit
+@inner_jit
+def cut_queued_span(pool, row, block):
+    """Cut a span of the queue before a block; return the new span behind the cut, the older one."""
+    rest = cut_span(pool, row, block)
+    spans = pool.spans
+    older = spans[row, OLDER]
+    spans[rest, OLDER] = older
+    spans[rest, NEWER] = row
+    spans[older, NEWER] = rest
+    spans[row, OLDER] = rest
+    return rest
+
+
+@inner_jit
 def enqueue(pool, row):
     """Hand the blocks of a span back, to the young end of the queue."""
     spans = pool.spans
@@ -157,7 +164,7 @@ def enqueue(pool, row):
     pool.counters[QUEUED] += spans[row, END] - spans[row, START]
 
 
-@jit
+@inner_jit
 def dequeue(pool, row):
     """Take a span off the queue."""
     spans = pool.spans
@@ -166,7 +173,7 @@ def dequeue(pool, row):
     pool.counters[QUEUED] -= spans[row, END] - spans[row, START]
 
 
-@jit
+@inner_jit
 def take_blocks(pool, blocks):
     """Take blocks for something new: empty ones first, then the oldest of the queue, which forget."""
     counters, spans = pool.counters, pool.spans
@@ -187,7 +194,7 @@ def take_blocks(pool, blocks):
             counters[FIRST_FREE] = oldest
 
 
-@jit
+@inner_jit
 def stretch_end(pool, group, segment, block, limit):
     """Return where the cached blocks from a block on end, at most ``limit``; itself if it is not."""
     spans = pool.spans
@@ -201,7 +208,7 @@ def stretch_end(pool, group, segment, block, limit):
     return min(block, limit)
 
 
-@jit
+@inner_jit
 def stretch_start(pool, group, segment, block):
     """Return where the cached blocks in front of a block begin; the block itself if the last is not."""
     spans = pool.spans
@@ -215,7 +222,7 @@ def stretch_start(pool, group, segment, block):
     return block
 
 
-@jit
+@inner_jit
 def last_cached(pool, group, segment, limit):
     """Return the end of the last cached block in front of ``limit``; 0 if there is none."""
     spans = pool.spans
@@ -228,7 +235,7 @@ def last_cached(pool, group, segment, limit):
     return found
 
 
-@jit
+@inner_jit
 def first_copy(pool, group, segment, block, limit):
     """Return the first copy of a cached block, and up to where, at most ``limit``, it is the first."""
     spans = pool.spans

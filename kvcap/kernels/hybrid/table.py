@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from kvcap.kernels._jit import jit
+from kvcap.kernels._jit import inner_jit
 from kvcap.kernels.hybrid.lookup import BLOCK, FULL, KIND, LOCAL, NEEDED, PERIOD, SPAN, WINDOW, step_of
 from kvcap.kernels.hybrid.pool import (
     EMPTY,
@@ -19,6 +19,7 @@ from kvcap.kernels.hybrid.pool import (
     SEGMENT,
     START,
     add_span,
+    cut_queued_span,
     cut_span,
     dequeue,
     enqueue,
@@ -28,7 +29,7 @@ from kvcap.kernels.hybrid.pool import (
 if TYPE_CHECKING:
     from kvcap.kernels.arrays import Int32Array, Int64Array
 
-RAW: Final = 0
+RAW: Final = np.int64(0)
 _ROW: Final = 2
 FRONT, COUNT, OWN, LENGTH, SEEN = range(5)
 
@@ -52,7 +53,7 @@ class Table(NamedTuple):
     rest: Int32Array
 
 
-@jit
+@inner_jit
 def empty_table(n_groups, most_blocks):
     """Return a table for requests of at most so many blocks in any group."""
     return Table(
@@ -62,7 +63,7 @@ def empty_table(n_groups, most_blocks):
     )
 
 
-@jit
+@inner_jit
 def skipped_blocks(specs, group, tokens):
     """Return how many blocks in front the next token no longer sees once so many tokens are computed."""
     kind, block_tokens = specs.groups[group, KIND], specs.groups[group, BLOCK]
@@ -75,7 +76,7 @@ def skipped_blocks(specs, group, tokens):
     return max(0, tokens - 1) // block_tokens
 
 
-@jit
+@inner_jit
 def _push(table, group, start, end, row):
     place = table.marks[group, COUNT]
     table.pieces[group, place, START] = start
@@ -84,7 +85,7 @@ def _push(table, group, start, end, row):
     table.marks[group, COUNT] += 1
 
 
-@jit
+@inner_jit
 def _follows(table, group, start):
     """Whether there is a piece that the request computed and that ends at a block."""
     last = table.marks[group, COUNT] - 1
@@ -93,7 +94,7 @@ def _follows(table, group, start):
     )
 
 
-@jit
+@inner_jit
 def push_raw(table, group, start, end):
     """Append blocks that are about to be computed."""
     if start == end:
@@ -105,18 +106,18 @@ def push_raw(table, group, start, end):
         _push(table, group, start, end, RAW)
 
 
-@jit
+@inner_jit
 def _push_findable(pool, path, table, specs, group, start, end):
     """Append computed blocks that later requests can find, segment by segment."""
     block_tokens = specs.groups[group, BLOCK]
     while start < end:
         step = step_of(path, (start + 1) * block_tokens - 1)
-        segment, stop = np.int64(PRIVATE), end
+        segment, stop = PRIVATE, end
         if step < len(path.segments):
             segment = np.int64(path.segments[step])
             stop = min(end, path.ends[step + 1] // block_tokens)
         last = table.marks[group, COUNT] - 1
-        row = np.int64(RAW)
+        row = RAW
         if _follows(table, group, start):
             row = np.int64(table.pieces[group, last, _ROW])
         if row != RAW and pool.spans[row, SEGMENT] == segment:
@@ -127,7 +128,7 @@ def _push_findable(pool, path, table, specs, group, start, end):
         start = stop
 
 
-@jit
+@inner_jit
 def begin(pool, path, table, specs, group, first, end):
     """Begin a group's table with cached blocks from ``first`` to ``end``, and gaps in front of them."""
     marks = table.marks[group]
@@ -141,25 +142,25 @@ def begin(pool, path, table, specs, group, first, end):
         segment = path.segments[step_of(path, (block + 1) * block_tokens - 1)]
         row, stop = first_copy(pool, group, segment, block, end)
         if pool.spans[row, START] < block:
-            row = cut_span(pool, row, block, True)
+            row = cut_queued_span(pool, row, block)
         if pool.spans[row, END] > stop:
-            cut_span(pool, row, stop, True)
+            cut_queued_span(pool, row, stop)
         dequeue(pool, row)
         _push(table, group, block, stop, row)
         block = stop
     marks[OWN] = marks[COUNT]
 
 
-@jit
-def _hand_back(pool, start, end, row):
+@inner_jit
+def _hand_back(pool, blocks, row):
     """Hand blocks back: to the young end of the queue what can be found, the others as empty ones."""
     if row == RAW:
-        pool.counters[EMPTY] += end - start
+        pool.counters[EMPTY] += blocks
     else:
         enqueue(pool, row)
 
 
-@jit
+@inner_jit
 def free_front(pool, table, group, block):
     """Hand back everything in front of a block, the last one first."""
     pieces, marks = table.pieces[group], table.marks[group]
@@ -169,24 +170,26 @@ def free_front(pool, table, group, block):
         stop += 1
     marks[FRONT] = stop
     for place in range(stop - 1, front - 1, -1):
-        start, end, row = pieces[place, START], pieces[place, END], np.int64(pieces[place, _ROW])
+        start, end = np.int64(pieces[place, START]), np.int64(pieces[place, END])
+        row = np.int64(pieces[place, _ROW])
         if end > block:
             if row != RAW:
-                pieces[place, _ROW] = cut_span(pool, row, block, False)
+                pieces[place, _ROW] = cut_span(pool, row, block)
             pieces[place, START] = block
             marks[FRONT] = place
-        _hand_back(pool, start, min(end, block), row)
+        _hand_back(pool, min(end, block) - start, row)
 
 
-@jit
+@inner_jit
 def free_all(pool, table, group):
     """Hand back everything, the last block first."""
     pieces, marks = table.pieces[group], table.marks[group]
     for place in range(marks[COUNT] - 1, marks[FRONT] - 1, -1):
-        _hand_back(pool, pieces[place, START], pieces[place, END], np.int64(pieces[place, _ROW]))
+        blocks = np.int64(pieces[place, END] - pieces[place, START])
+        _hand_back(pool, blocks, np.int64(pieces[place, _ROW]))
 
 
-@jit
+@inner_jit
 def _next_findable(group, prompt_end, junction_end, block, limit):
     """Return the next stretch of blocks, from one on and in front of a limit, that is kept to be found."""
     if group[KIND] == FULL or group[KIND] == LOCAL:
@@ -204,7 +207,7 @@ def _next_findable(group, prompt_end, junction_end, block, limit):
     return start, min(end, limit)
 
 
-@jit
+@inner_jit
 def make_findable(pool, path, table, specs, group, prompt_end, junction_end, limit):
     """Look at the blocks that were not looked at, up to a limit, and keep those that can be resumed from.
 

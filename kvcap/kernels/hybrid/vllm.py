@@ -18,26 +18,13 @@ Generated tokens come one per step and fill blocks that nobody else knows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import prange
 
-from kvcap.kernels._jit import jit, parallel_jit
-from kvcap.kernels.hybrid.lookup import (
-    BLOCK,
-    CAP,
-    CHECKPOINT,
-    FULL,
-    KIND,
-    LOCAL,
-    SPAN,
-    STATE,
-    WINDOW,
-    Path,
-    Specs,
-    cached_tokens,
-)
+from kvcap.kernels._jit import inner_jit, parallel_jit
+from kvcap.kernels.hybrid.lookup import BLOCK, CAP, KIND, STATE, Specs, cached_tokens, path_of
 from kvcap.kernels.hybrid.pool import EMPTY, QUEUED, empty_pool, take_blocks, with_rows
 from kvcap.kernels.hybrid.table import (
     LENGTH,
@@ -49,86 +36,11 @@ from kvcap.kernels.hybrid.table import (
     push_raw,
     skipped_blocks,
 )
+from kvcap.kernels.hybrid.vllm_steps import VllmRules, extra_states, quiet_tokens, step_tokens
 
 if TYPE_CHECKING:
     from kvcap.kernels.arrays import Int64Array
     from kvcap.kernels.segments import SegmentPaths
-
-
-class VllmRules(NamedTuple):
-    """How vLLM runs a model.
-
-    Attributes
-    ----------
-    specs : Specs
-        Groups of layers.
-    step_tokens : int
-        The most tokens of a step.
-    dense : bool
-        Whether states are kept at the end of every step.
-    in_flight : bool
-        Whether the step before is still running when one is scheduled.
-    """
-
-    specs: Specs
-    step_tokens: int
-    dense: bool
-    in_flight: bool
-
-
-_WHOLE_PROMPT: Final = 1 << 40
-
-
-def vllm_rules(
-    groups: Int64Array,
-    alignment: int,
-    *,
-    retention_tokens: int | None = 0,
-    step_tokens: int = 0,
-    async_scheduling: bool = False,
-) -> VllmRules:
-    """Return the rules of a model.
-
-    Parameters
-    ----------
-    groups : int64 (n_groups, 4)
-        In the order of the pool: kind (``FULL``, ``WINDOW``, ``LOCAL``, ``STATE``), tokens of a block, tokens
-        of the window or chunk (0 for others), whether the last step of a prompt also writes the state before
-        its end.
-    alignment
-        Tokens that hits are multiples of, a multiple of every block.
-    retention_tokens
-        Windows and states are kept before every multiple; 0 for the ends of prompts and where they part
-        alone, None for every aligned place.
-    step_tokens
-        The most tokens of a step; 0 for whole prompts.
-    async_scheduling
-        Whether a step is scheduled while the one before is running.
-    """
-    kinds, blocks, spans, checkpoints = groups.T
-    needed = np.where(kinds == WINDOW, -(-(spans - 1) // blocks), 1)
-    if retention_tokens is None:
-        periods = np.where(kinds == WINDOW, alignment // blocks, 1)
-    else:
-        periods = np.maximum(retention_tokens // blocks, 1) if retention_tokens else np.zeros_like(blocks)
-    caps = np.full_like(blocks, -1)
-    if step_tokens:
-        under_way = step_tokens * (2 if async_scheduling else 1)
-        caps = np.where(kinds == WINDOW, -(-(spans - 1 + under_way) // blocks) + 1, caps)
-        caps = np.where(kinds == LOCAL, -(-(spans + under_way) // blocks), caps)
-    alike: dict[tuple[int, int, int], list[int]] = {}
-    for group, spec in enumerate(zip(kinds.tolist(), blocks.tolist(), spans.tolist(), strict=True)):
-        alike.setdefault(spec, []).append(group)
-    members = [alike[spec] for spec in sorted(alike, key=lambda spec: spec[0] != FULL)]
-    specs = Specs(
-        np.ascontiguousarray(
-            np.column_stack((kinds, blocks, spans, checkpoints, needed, periods, caps)), np.int64
-        ),
-        np.concatenate(members).astype(np.int64),
-        np.cumsum([0, *map(len, members)], dtype=np.int64),
-        alignment,
-    )
-    return VllmRules(specs, step_tokens or _WHOLE_PROMPT, retention_tokens != 0, async_scheduling)
 
 
 def vllm_hybrid_hit_tokens(
@@ -212,7 +124,7 @@ def _simulate(
         )
 
 
-@jit
+@inner_jit
 def _simulate_pool(
     capacity, path_offsets, path_segments, segment_tokens, prompt_tokens, generated_tokens, rules, hit_tokens
 ):
@@ -232,15 +144,13 @@ def _simulate_pool(
         if prompt <= 0:
             continue
         segments = path_segments[path_offsets[request] : path_offsets[request + 1]]
-        for step in range(len(segments)):
-            ends[step + 1] = min(prompt, ends[step] + segment_tokens[segments[step]])
+        path = path_of(segments, segment_tokens, prompt, ends)
         # Every block may have to be cut off in front and behind.
         pool = with_rows(pool, 3 * len(groups) * ((prompt + generated) // finest + 1))
-        path = Path(segments, ends[: len(segments) + 1])
         hit_tokens[request] = _run(pool, path, table, rules, prompt, generated)
 
 
-@jit
+@inner_jit
 def _run(pool, path, table, rules, prompt, generated):
     """Run one request; return the tokens that hit, or -1 if it does not fit."""
     specs = rules.specs
@@ -253,7 +163,7 @@ def _run(pool, path, table, rules, prompt, generated):
         begin(pool, path, table, specs, group, min(skipped_blocks(specs, group, hit), found), found)
     done, last_step = hit, 0
     while done < prompt + generated:
-        tokens = _step_tokens(rules, prompt, junction, done) if done < prompt else 1
+        tokens = step_tokens(rules, prompt, junction, done) if done < prompt else 1
         if done > hit:
             seen = done - last_step if rules.in_flight else done
             for group in range(len(groups)):
@@ -280,7 +190,7 @@ def _run(pool, path, table, rules, prompt, generated):
             )
         # Nothing changes until a token needs a block, leaves a window or completes a block.
         if done > prompt:
-            tokens = min(_quiet_tokens(rules, done), prompt + generated - done)
+            tokens = min(quiet_tokens(rules, done), prompt + generated - done)
         done += tokens
         last_step = tokens if done <= prompt else 1
     for group in range(len(groups)):
@@ -288,11 +198,11 @@ def _run(pool, path, table, rules, prompt, generated):
     return hit
 
 
-@jit
+@inner_jit
 def _is_admitted(pool, rules, prompt, hit, junction):
     """Whether the prompt, and its first step, fit beside what is found."""
     specs = rules.specs
-    first_end = hit + _step_tokens(rules, prompt, junction, hit)
+    first_end = hit + step_tokens(rules, prompt, junction, hit)
     whole, first = 0, 0
     for group in range(len(specs.groups)):
         kind, block_tokens = specs.groups[group, KIND], specs.groups[group, BLOCK]
@@ -304,17 +214,17 @@ def _is_admitted(pool, rules, prompt, hit, junction):
         new = max(0, new - found)
         new_first = max(0, -(-first_end // block_tokens) - found)
         if kind == STATE:
-            new = min(new, 1 + _extra_states(rules, group, prompt, hit, prompt))
-            new_first = min(new_first, 1 + _extra_states(rules, group, prompt, hit, first_end))
+            new = min(new, 1 + extra_states(rules, group, prompt, hit, prompt))
+            new_first = min(new_first, 1 + extra_states(rules, group, prompt, hit, first_end))
         whole += new + touched
         first += new_first + touched
     return max(whole, first) <= pool.counters[EMPTY] + pool.counters[QUEUED]
 
 
-@jit
+@inner_jit
 def _allocate(pool, table, rules, prompt, start, end):
     """Take the blocks of tokens ``start`` to ``end``; return whether there are enough."""
-    groups, total = rules.specs.groups, 0
+    groups, total = rules.specs.groups, np.int64(0)
     for group in range(len(groups)):
         first, stop = _new_blocks(table, rules, group, prompt, start, end)
         total += stop - first
@@ -328,75 +238,12 @@ def _allocate(pool, table, rules, prompt, start, end):
     return True
 
 
-@jit
+@inner_jit
 def _new_blocks(table, rules, group, prompt, start, end):
     """Return the first and the end of the blocks that a step takes for a group: of states only the last."""
     length = table.marks[group, LENGTH]
     stop = max(length, -(-end // rules.specs.groups[group, BLOCK]))
     first = length
     if rules.specs.groups[group, KIND] == STATE:
-        first = max(length, stop - 1 - _extra_states(rules, group, prompt, start, end))
+        first = max(length, stop - 1 - extra_states(rules, group, prompt, start, end))
     return first, stop
-
-
-@jit
-def _extra_states(rules, group, prompt, start, end):
-    """Return how many states a step writes besides its last: one before its end, where layers do that."""
-    alignment = rules.specs.alignment
-    if rules.specs.groups[group, CHECKPOINT] == 0 or (end < prompt and not rules.dense):
-        return 0
-    block_tokens = rules.specs.groups[group, BLOCK]
-    boundary = (end - 1) // alignment * alignment
-    block = -(-end // block_tokens) - 2
-    is_new = block > (start - 1) // block_tokens and start + alignment <= boundary
-    return 1 if is_new and block >= 0 and start % alignment == 0 else 0
-
-
-@jit
-def _step_tokens(rules, prompt, junction, start):
-    """Return the tokens of the step of a prompt that begins at ``start``."""
-    end = min(prompt, start + rules.step_tokens)
-    groups = rules.specs.groups
-    for group in range(len(groups)):
-        if groups[group, KIND] == STATE:
-            return _end_at_a_state(rules, group, prompt, junction, start, end) - start
-    return end - start
-
-
-@jit
-def _end_at_a_state(rules, group, prompt, junction, start, end):
-    block_tokens = rules.specs.groups[group, BLOCK]
-    if end < prompt:
-        aligned = end // block_tokens * block_tokens
-        if aligned > start or block_tokens <= rules.step_tokens:
-            end = aligned
-    if end < prompt or _extra_states(rules, group, prompt, start, end) == 0:
-        prompt_stop = (prompt - 1) // block_tokens * block_tokens
-        block_stop = (start // block_tokens + 1) * block_tokens
-        if start < prompt_stop < end:
-            end = prompt_stop
-        if start % block_tokens > 0 and block_stop < end:
-            end = block_stop
-    if start < junction < end:
-        junction_stop = start + (junction - start) // block_tokens * block_tokens
-        if junction_stop > start:
-            end = min(end, junction_stop)
-    return end
-
-
-@jit
-def _quiet_tokens(rules, done):
-    """Return after how many generated tokens, counted from ``done``, a step takes, frees or keeps a block."""
-    groups, alignment = rules.specs.groups, rules.specs.alignment
-    lag = 1 if rules.in_flight else 0
-    quiet = alignment - (done + 1 - lag) % alignment
-    for group in range(len(groups)):
-        kind, block_tokens, span = groups[group, KIND], groups[group, BLOCK], groups[group, SPAN]
-        quiet = min(quiet, block_tokens - done % block_tokens)
-        if kind == WINDOW:
-            quiet = min(quiet, block_tokens - (done - lag - span + 1) % block_tokens)
-        elif kind == LOCAL:
-            quiet = min(quiet, span - (done - lag) % span)
-        elif kind == STATE:
-            quiet = min(quiet, block_tokens - (done - lag - 1) % block_tokens)
-    return quiet
