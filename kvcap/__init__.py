@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from kvcap._version import __version__
 from kvcap.convert import ConvertOptions, convert
 from kvcap.errors import KvcapError
-from kvcap.replay import ReplayOptions, engine_options, replay
+from kvcap.options import ReplayOptions, engine_options
+from kvcap.replay import replay
 
 if TYPE_CHECKING:
     from kvcap.analysis import Answer, answer

@@ -146,6 +146,16 @@ def parse_capacity(text: str, what: str = "capacity") -> Capacity:
     return Capacity(amount * _COUNT_PREFIXES[count["prefix"]], name)
 
 
+def decimal_text(number: Fraction) -> str:
+    """Return a fraction as exact decimal text, or as ``a/b`` where it has none."""
+    for digits in range(19):
+        scaled = number * 10**digits
+        if scaled.denominator == 1:
+            whole, part = divmod(scaled.numerator, 10**digits)
+            return f"{whole}.{part:0{digits}d}" if digits else str(whole)
+    return str(number)
+
+
 def format_size(size_bytes: float) -> str:
     """Return a size in the largest binary unit that keeps it at 1 or more, such as ``1.50 TiB``."""
     value = float(size_bytes)

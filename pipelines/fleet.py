@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from kvcap.cli.options import (
     add_capacities,
     add_force,
-    add_max_capacity,
     add_model_options,
     add_reading_options,
     add_replay_options,
@@ -96,7 +95,6 @@ def _parser() -> argparse.ArgumentParser:
     add_reading_options(parser)
     add_replay_options(parser)
     add_model_options(parser)
-    add_max_capacity(parser)
     add_tokenizer_options(parser)
     add_capacities(parser)
     add_force(parser)

@@ -36,5 +36,5 @@ def replayed(
     reading = kvcap.ReadOptions(
         block_size=BLOCK, pool=pool, keep=tuple(name for name in columns or {} if name != pool)
     )
-    replay_options = kvcap.ReplayOptions(block_size=BLOCK, kv_bytes_per_token=bytes_per_token, **options)
+    replay_options = kvcap.ReplayOptions.of(block_size=BLOCK, kv_bytes_per_token=bytes_per_token, **options)
     return kvcap.replay(pa.table(table), replay_options, reading=reading)

@@ -81,7 +81,7 @@ class SmallLog:
         **options: Any,
     ) -> kvcap.Results:
         """Its results."""
-        replay_options = kvcap.ReplayOptions(
+        replay_options = kvcap.ReplayOptions.of(
             touch_order=order,
             warm_up=warm_up,
             kv_bytes_per_token=None if kv_bytes_per_token is None else Fraction(kv_bytes_per_token),

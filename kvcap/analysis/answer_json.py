@@ -43,7 +43,7 @@ def answer_to_dict(answer: Answer) -> dict[str, Any]:
     """Return the answer in the schema that this module's docstring documents."""
     return {
         "schema": ANSWER_SCHEMA,
-        "run": {**asdict(answer.run), "mean_input_tokens": answer.run.input_tokens / answer.run.requests},
+        "run": {**answer.run.summary(), "mean_input_tokens": answer.run.input_tokens / answer.run.requests},
         "definitions": DEFINITIONS,
         "together": _pool(answer.together, answer.run),
         "pools": [_pool(pool, answer.run) for pool in answer.pools],

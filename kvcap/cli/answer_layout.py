@@ -12,7 +12,8 @@ from kvcap.analysis.answer import HEADLINE_PERCENT
 from kvcap.analysis.answer_json import answer_to_dict, percentile_name
 from kvcap.cli.layouts import account_lines
 from kvcap.cli.writer import Column, Layout, Records, Table, records_of
-from kvcap.units import format_count, format_size, say_rate, say_size
+from kvcap.engines import POLICIES
+from kvcap.units import decimal_text, format_count, format_size, say_rate, say_size
 
 if TYPE_CHECKING:
     from kvcap.analysis import Answer, PolicyRow, PoolAnswer
@@ -92,10 +93,10 @@ def _rules_lines(run: RunInfo) -> list[str]:
     options = [f"--partial-block {run.partial_block}"] if rules.engine else []
     if rules.compute_last_token:
         options.append("--compute-last-token")
-    if rules.output_blocks:
+    if run.options.blocks.output_blocks:
         options.append("--output-blocks on")
-    if rules.capacity_factor != "1":
-        options.append(f"--capacity-factor {rules.capacity_factor}")
+    if rules.capacity_factor != 1:
+        options.append(f"--capacity-factor {decimal_text(rules.capacity_factor)}")
     if rules.reserve_blocks:
         options.append(f"--reserve-blocks {rules.reserve_blocks}")
     if rules.oversize != "keep":
@@ -103,9 +104,9 @@ def _rules_lines(run: RunInfo) -> list[str]:
     if rules.engine:
         options.append(f"--policies {','.join(rules.policies)}")
     lines = [f"{rules.engine or 'rules'}: {' '.join(options)}"] if options else []
-    if rules.requests_without_output:
+    if run.requests_without_output:
         lines.append(
-            f"{rules.requests_without_output:,} requests do not say what they generated: none of it enters"
+            f"{run.requests_without_output:,} requests do not say what they generated: none of it enters"
         )
     return lines
 
@@ -237,8 +238,7 @@ def _policy_notes(pool: PoolAnswer, run: RunInfo) -> list[str]:
 
 def _differs_from_one_pass(run: RunInfo) -> bool:
     rules = run.rules
-    plain = rules.capacity_factor == "1" and not rules.reserve_blocks and rules.oversize == "keep"
-    return not plain or bool({"vllm-lru", "sglang-lru"} & set(rules.policies))
+    return rules.limits_capacity or any(POLICIES[name].holds_running for name in rules.policies)
 
 
 def _pool_columns(run: RunInfo) -> Sequence[Column]:

@@ -75,12 +75,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = [name for name in argv[:1] if name in COMMANDS]
     try:
         args = build_parser(asked or COMMANDS).parse_args(argv)
-    except SystemExit as exit_request:
-        return int(exit_request.code or 0)
-    _limit_threads(getattr(args, "threads", None))
-    try:
+        _limit_threads(getattr(args, "threads", None))
         code: int = args.run(args)
         sys.stdout.flush()
+    except SystemExit as exit_request:
+        return int(exit_request.code or 0)
     except BrokenPipeError:
         # What is still buffered has no reader; Python would complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

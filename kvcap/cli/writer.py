@@ -147,8 +147,12 @@ def text_output(path: str | None, *, force: bool) -> Iterator[TextIO]:
 
 
 def as_document(schema: str, answer: Any, **beside: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass under the name of their schema."""
-    return {"schema": schema, **beside, **asdict(answer)}
+    """Return the fields of a dataclass under the name of their schema; of a run its summary."""
+    from kvcap.queries import RunInfo
+
+    values = {field.name: getattr(answer, field.name) for field in fields(answer)}
+    runs = {name: value.summary() for name, value in values.items() if isinstance(value, RunInfo)}
+    return {"schema": schema, **beside, **asdict(answer), **runs}
 
 
 def records_of(rows: Sequence[Any], *, without: Sequence[str] = ()) -> Records:

@@ -14,7 +14,7 @@ from kvcap.schema import TraceKind, trace_schema
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kvcap.blocks import BlockKeyer
+    from kvcap.blocks.keyer import BlockKeyer
     from kvcap.formats import ReadReport, Trace
 
 
@@ -50,7 +50,8 @@ class TransformedTrace:
         self._keyer: BlockKeyer | None = None
         self._block_size = 0
         if trace.kind == "token_ids":
-            from kvcap.blocks import DEFAULT_TOKEN_BLOCK_SIZE, BlockKeyer, BlockOptions
+            from kvcap.blocks.keyer import BlockKeyer
+            from kvcap.blocks.options import DEFAULT_TOKEN_BLOCK_SIZE, BlockOptions
 
             self._block_size = block_size or DEFAULT_TOKEN_BLOCK_SIZE
             self._keyer = BlockKeyer(BlockOptions(self._block_size))

@@ -50,7 +50,7 @@ class FleetJob:
     def __post_init__(self) -> None:
         if self.reading.max_requests is not None:
             raise UsageError("a fleet's files are read apart, expected no limit on requests")
-        if self.options.policies:
+        if self.options.rules.policies:
             raise UsageError(
                 "a fleet is replayed for plain LRU, expected no policies, nor an engine that has some"
             )

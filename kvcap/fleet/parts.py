@@ -10,17 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kvcap.blocks.keyer import BlockKeyer
 from kvcap.errors import TraceError, UsageError
 from kvcap.fleet.job import ONE_SERVER_FORMATS, FleetJob
 from kvcap.formats import ReadReport, open_trace
 from kvcap.formats.registry import DIALECTS
 from kvcap.kernels.arrays import Int64Array
 from kvcap.parquet_io import BufferSink
-from kvcap.replay.job import block_keyer
 from kvcap.schema import TraceKind, trace_schema
 
 if TYPE_CHECKING:
-    from kvcap.blocks import BlockKeyer
     from kvcap.formats import Trace
 
 
@@ -95,8 +94,8 @@ def _read(job: FleetJob, name: str, trace: Trace) -> Iterator[FileHead | pa.Buff
         raise UsageError(f"{name} holds text: give a tokenizer, or run `kvcap tokenize` first")
     _check_alone(job, name, trace.report.format_name)
     keyer = None
-    if trace.kind == "token_ids" and not job.options.output_blocks:
-        keyer = block_keyer(trace, job.options)
+    if trace.kind == "token_ids" and not job.options.blocks.output_blocks:
+        keyer = BlockKeyer(job.options.blocks, chained=trace.chained)
     schema = trace.schema if keyer is None else _keyed_schema(trace.schema)
     sinks: dict[str | None, BufferSink] = {}
     rows: dict[str | None, list[Int64Array]] = {}

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kvcap.blocks import BlockKeyer, BlockOptions
+from kvcap.blocks import BlockOptions
+from kvcap.blocks.keyer import BlockKeyer
 from kvcap.errors import EmptyTraceError, SchemaError, TraceError
 from kvcap.fleet.job import FleetJob
 from kvcap.fleet.parts import FileHead
@@ -19,7 +20,7 @@ from kvcap.formats.parquet_files import row_group_sizes
 from kvcap.formats.sorting import MAX_BATCH_IDS, sorted_by_time
 from kvcap.kernels.arrays import Int64Array
 from kvcap.parquet_io import BufferSink
-from kvcap.replay.job import RunCounts, counted, lru_tables, options_of_blocks
+from kvcap.replay.job import RunCounts, counted, lru_tables
 from kvcap.replay.sizing import max_capacity_blocks
 from kvcap.replay.stream import keyed_batches, stream
 from kvcap.schema import TraceKind
@@ -172,7 +173,7 @@ def replay_pool(job: FleetJob, facts: FleetFacts, pool: PoolPlan, *pieces: pa.Bu
 
 def _keyer(job: FleetJob, facts: FleetFacts) -> BlockKeyer:
     if facts.keyed_coarsen is None:
-        return BlockKeyer(options_of_blocks(job.options), chained=facts.chained)
+        return BlockKeyer(job.options.blocks, chained=facts.chained)
     return BlockKeyer(BlockOptions(partial_block="keep"), chained=True)
 
 

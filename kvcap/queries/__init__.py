@@ -10,7 +10,7 @@ from kvcap.queries.database import write_database
 from kvcap.queries.history import History, is_history
 from kvcap.queries.library import NamedQuery, QueryParameter, list_queries, load_query
 from kvcap.queries.results import Results, open_results
-from kvcap.queries.run_info import LengthCost, ModelSizing, ReadAccount, Rules, RunInfo
+from kvcap.queries.run_info import LengthCost, ModelSizing, ReadAccount, RunInfo
 
 __all__ = [
     "DEFAULT_CAPACITIES",
@@ -22,7 +22,6 @@ __all__ = [
     "ReadAccount",
     "ResolvedCapacity",
     "Results",
-    "Rules",
     "RunInfo",
     "is_history",
     "largest_capacity",

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvcap.errors import SchemaError
+from kvcap.option_fields import from_json_values
+from kvcap.options import ReplayOptions
+from kvcap.units import decimal_text
+
+if TYPE_CHECKING:
+    from kvcap.blocks.options import PartialBlock, TouchOrder
+    from kvcap.engines import Rules
 
 
 @dataclass(frozen=True)
@@ -67,41 +74,6 @@ class ModelSizing:
 
 
 @dataclass(frozen=True)
-class Rules:
-    """What a replay added to plain prefix caching, and what it simulated.
-
-    Attributes
-    ----------
-    engine
-        Whose rules these are; None for nobody's in particular.
-    compute_last_token
-        Whether one token of every prompt had to be computed.
-    output_blocks
-        Whether generated tokens entered the cache.
-    requests_without_output
-        Requests whose generated tokens would have entered, had the log said how many there were.
-    policies
-        What was simulated, at each of ``capacities`` (as the user wrote them; None for the defaults).
-    capacity_factor
-        Share of a capacity that holds data, as decimal text.
-    reserve_blocks
-        Blocks of every capacity that hold no cached data.
-    oversize
-        ``keep``, or ``drop`` where requests larger than a capacity were left out there.
-    """
-
-    engine: str | None
-    compute_last_token: bool
-    output_blocks: bool
-    requests_without_output: int
-    policies: tuple[str, ...]
-    capacities: str | None
-    capacity_factor: str
-    reserve_blocks: int
-    oversize: str
-
-
-@dataclass(frozen=True)
 class RunInfo:
     """One replay.
 
@@ -111,12 +83,10 @@ class RunInfo:
         Which kvcap ran, and when (ISO 8601, UTC).
     kind
         ``token_ids`` or ``hash_ids``.
+    options
+        What the replay was told; of a model, ``sizing`` and ``kv_bytes_per_token`` say what came of it.
     block_size
         Tokens of a full block, after coarsening ``coarsen`` blocks into one.
-    partial_block, touch_order
-        The definitions in force.
-    target_percent, warm_up_percent
-        As decimal text, exact.
     pool_column
         The column whose values are the pools; None for one pool.
     kv_bytes_per_token
@@ -128,8 +98,8 @@ class RunInfo:
     requests, warm_up_requests, blocks, distinct_blocks, input_tokens, largest_request_blocks
         Counts over the whole trace, warm-up included. Blocks of generated tokens are counted among the
         distinct ones alone.
-    rules
-        What was added to plain prefix caching, and what was simulated.
+    requests_without_output
+        Requests whose generated tokens would have entered the cache, had the log said how many there were.
     reading
         The reader's account.
     max_capacity_blocks
@@ -143,12 +113,9 @@ class RunInfo:
     kvcap_version: str
     created_at: str
     kind: str
+    options: ReplayOptions
     block_size: int
     coarsen: int
-    partial_block: str
-    touch_order: str
-    target_percent: str
-    warm_up_percent: str
     pool_column: str | None
     kv_bytes_per_token: str | None
     sizing: ModelSizing | None
@@ -159,7 +126,7 @@ class RunInfo:
     distinct_blocks: int
     input_tokens: int
     largest_request_blocks: int
-    rules: Rules
+    requests_without_output: int
     reading: ReadAccount
     max_capacity_blocks: int | None = None
     beyond_blocks: int = 0
@@ -173,16 +140,41 @@ class RunInfo:
     @property
     def target(self) -> Fraction:
         """The target as a share of 1."""
-        return Fraction(self.target_percent) / 100
+        return self.options.target
+
+    @property
+    def target_percent(self) -> str:
+        """The target as decimal text, exact."""
+        return decimal_text(self.options.target * 100)
+
+    @property
+    def warm_up_percent(self) -> str:
+        """The share of requests that only filled the cache, as decimal text, exact."""
+        return decimal_text(self.options.warm_up * 100)
+
+    @property
+    def rules(self) -> Rules:
+        """What was added to plain prefix caching, and what was simulated."""
+        return self.options.rules
+
+    @property
+    def partial_block(self) -> PartialBlock:
+        """What became of incomplete last blocks."""
+        return self.options.blocks.partial_block_of(self.kind)
+
+    @property
+    def touch_order(self) -> TouchOrder:
+        """In which order the blocks of a request were touched."""
+        return self.options.touch_order
 
     @property
     def tail_first(self) -> bool:
         """Whether blocks are touched last to first."""
-        return self.touch_order == "tail-first"
+        return self.options.tail_first
 
     def to_json(self) -> str:
-        """Return the metadata as JSON."""
-        return json.dumps(asdict(self), indent=2) + "\n"
+        """Return the metadata as JSON, fractions as text."""
+        return json.dumps(asdict(self), indent=2, default=str) + "\n"
 
     @classmethod
     def from_json(cls, text: str, path: str) -> RunInfo:
@@ -191,25 +183,39 @@ class RunInfo:
         Raises
         ------
         SchemaError
-            If it is not that.
+            If it is not that, or was written before options were part of it.
         """
         try:
             values: dict[str, Any] = json.loads(text)
+            if "options" not in values and "rules" in values:
+                written = f"results of kvcap {values['kvcap_version']}, which did not keep all options"
+                raise SchemaError(path, "results of this version: replay the trace again", written)
+            options = from_json_values(ReplayOptions, values.pop("options"))
             reading: dict[str, Any] = values.pop("reading")
             for name in ("sources", "bad_examples", "notices"):
                 reading[name] = tuple(reading[name])
             sizing = _sizing(values.pop("sizing"))
-            rules: dict[str, Any] = values.pop("rules")
-            rules["policies"] = tuple(rules["policies"])
-            return cls(**values, sizing=sizing, rules=Rules(**rules), reading=ReadAccount(**reading))
+            return cls(**values, options=options, sizing=sizing, reading=ReadAccount(**reading))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise SchemaError(path, "the metadata of a kvcap replay", str(error)) from error
 
+    def summary(self) -> dict[str, Any]:
+        """Return the facts of an answer: counts, sizes, ``rules``, and the definitions in force as text."""
+        values = asdict(self)
+        del values["options"]
+        rules = {name: value for name, value in asdict(self.rules).items() if name != "request_hits"}
+        rules["output_blocks"] = self.options.blocks.output_blocks
+        rules["capacity_factor"] = decimal_text(self.rules.capacity_factor)
+        rules["requests_without_output"] = values.pop("requests_without_output")
+        for name in ("partial_block", "touch_order", "target_percent", "warm_up_percent"):
+            values[name] = getattr(self, name)
+        return {**values, "rules": rules}
+
     def scalars(self) -> dict[str, Any]:
-        """Return every flat field, the rules, and ``tail_first``: the columns of the ``run`` view."""
-        nested = ("reading", "sizing", "rules")
-        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in nested}
-        rules = {**asdict(self.rules), "policies": ",".join(self.rules.policies)}
+        """Return the columns of the ``run`` view: what is flat in the summary, the rules, ``tail_first``."""
+        values = self.summary()
+        rules = {**values.pop("rules"), "policies": ",".join(self.rules.policies)}
+        del values["reading"], values["sizing"]
         return {**values, **rules, "tail_first": self.tail_first}
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcap.replay.engines import engine_options
-from kvcap.replay.options import ReplayOptions
+from kvcap.options import ReplayOptions, engine_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,7 +66,8 @@ def replay(
     from kvcap.formats.base import ReadOptions
     from kvcap.replay.job import replay_trace, source_paths
 
-    reading = reading or ReadOptions(block_size=(options or ReplayOptions()).block_size)
+    options = options or ReplayOptions()
+    reading = reading or ReadOptions(block_size=options.blocks.block_size)
     paths = source_paths(source)
     trace = open_table(source, reading) if paths is None else open_trace(paths, reading)
     if trace.kind == "request_json" and tokenizing is not None:
@@ -77,7 +77,7 @@ def replay(
     try:
         return replay_trace(
             trace,
-            options or ReplayOptions(),
+            options,
             pool_column=reading.pool,
             out=out,
             force=force,

@@ -16,17 +16,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kvcap._version import __version__
-from kvcap.blocks import DEFAULT_PARTIAL_BLOCK, UNKNOWN_TOKENS, BlockKeyer, BlockOptions, KeyedRequests
+from kvcap.blocks.keyer import UNKNOWN_TOKENS, BlockKeyer, KeyedRequests
 from kvcap.errors import EmptyTraceError, TraceError, UsageError
 from kvcap.formats.parallel import READING_THREADS, ahead, default_threads
 from kvcap.kernels._jit import kernel_threads
 from kvcap.kernels.run_tables import leading_parts, runs_within
-from kvcap.queries import ReadAccount, Results, Rules, RunInfo, resolve_capacities
-from kvcap.replay.options import ReplayOptions
-from kvcap.replay.policies import lookup_limits, policy_tables
-from kvcap.replay.sizing import bytes_per_token, decimal_text, max_capacity_blocks
+from kvcap.options import ReplayOptions
+from kvcap.queries import ReadAccount, Results, RunInfo, resolve_capacities
+from kvcap.replay.policy_tables import lookup_limits, policy_tables
+from kvcap.replay.sizing import bytes_per_token, max_capacity_blocks
 from kvcap.replay.stream import StreamedTrace, keyed_batches, stream
 from kvcap.replay.tables import curve_table, requests_table, reuse_runs_table
+from kvcap.units import decimal_text
 
 if TYPE_CHECKING:
     from kvcap.formats.base import ReadReport, Trace
@@ -84,7 +85,7 @@ def _replayed(
 ) -> tuple[RunInfo, dict[str, pa.Table]]:
     """Return the metadata and the tables of a replay."""
     threads = threads or default_threads()
-    keyer = block_keyer(trace, options)
+    keyer = BlockKeyer(options.blocks, chained=trace.chained)
     # An error leaves this frame in a traceback: threads must not wait for the collector to be stopped.
     with closing(_observed(trace, keyer, directory, progress, pool_column, threads)) as batches:
         streamed = stream(batches, trace.schema, partial(max_capacity_blocks, options), threads)
@@ -121,7 +122,7 @@ def counted(streamed: StreamedTrace, options: ReplayOptions) -> tuple[StreamedTr
     """Return a trace after its pass without runs deeper than its bound, and its counts."""
     runs = streamed.runs
     if streamed.max_depth is not None:
-        runs = runs_within(runs, streamed.max_depth, tail_first=options.touch_order == "tail-first")
+        runs = runs_within(runs, streamed.max_depth, tail_first=options.tail_first)
     return replace(streamed, runs=runs), RunCounts(
         block_size=streamed.block_size,
         coarsen=streamed.coarsen,
@@ -132,23 +133,6 @@ def counted(streamed: StreamedTrace, options: ReplayOptions) -> tuple[StreamedTr
         max_depth=streamed.max_depth,
         beyond_blocks=int(streamed.runs.blocks.sum() - runs.blocks.sum()),
         forgotten_blocks=streamed.forgotten_blocks,
-    )
-
-
-def block_keyer(trace: Trace, options: ReplayOptions) -> BlockKeyer:
-    """Return what keys the blocks of a trace."""
-    return BlockKeyer(options_of_blocks(options), chained=trace.chained)
-
-
-def options_of_blocks(options: ReplayOptions) -> BlockOptions:
-    """Return what a block of a replay is."""
-    return BlockOptions(
-        block_size=options.block_size,
-        coarsen=options.coarsen,
-        partial_block=options.partial_block,
-        token_block_size=options.token_block_size,
-        chunk_tokens=options.chunk_tokens,
-        output_blocks=options.output_blocks,
     )
 
 
@@ -186,8 +170,8 @@ def _check_pools(batch: pa.RecordBatch, pool_column: str, report: ReadReport) ->
 
 def _tables(streamed: StreamedTrace, options: ReplayOptions, run: RunInfo) -> dict[str, pa.Table]:
     tables = lru_tables(streamed, options, run.warm_up_requests)
-    if options.policies:
-        capacities = [capacity.blocks for capacity in resolve_capacities(options.capacities, run)]
+    if options.rules.policies:
+        capacities = [capacity.blocks for capacity in resolve_capacities(options.rules.capacities, run)]
         limits = lookup_limits(streamed, options)
         tables |= policy_tables(streamed, limits, options, capacities, run.warm_up_requests)
     return tables
@@ -195,9 +179,9 @@ def _tables(streamed: StreamedTrace, options: ReplayOptions, run: RunInfo) -> di
 
 def lru_tables(streamed: StreamedTrace, options: ReplayOptions, warm_up_requests: int) -> dict[str, pa.Table]:
     """Return the tables ``requests``, ``reuse_runs`` and ``curve``."""
-    tail_first = options.touch_order == "tail-first"
+    tail_first = options.tail_first
     runs = streamed.runs
-    if options.compute_last_token or options.output_blocks:
+    if options.rules.compute_last_token or options.blocks.output_blocks:
         runs = leading_parts(runs, lookup_limits(streamed, options))
     pools = streamed.columns.column("pool")
     return {
@@ -237,12 +221,9 @@ def run_info(
         kvcap_version=__version__,
         created_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         kind=kind,
+        options=replace(options, model_bytes=None),
         block_size=counts.block_size,
         coarsen=counts.coarsen,
-        partial_block=options.partial_block or DEFAULT_PARTIAL_BLOCK[kind],
-        touch_order=options.touch_order,
-        target_percent=decimal_text(options.target * 100),
-        warm_up_percent=decimal_text(options.warm_up * 100),
         pool_column=pool_column,
         kv_bytes_per_token=None if per_token is None else decimal_text(per_token),
         sizing=sizing,
@@ -253,25 +234,11 @@ def run_info(
         distinct_blocks=counts.distinct_blocks,
         input_tokens=int(input_tokens.sum()),
         largest_request_blocks=counts.largest_request_blocks,
-        rules=_rules(options, counts.requests_without_output),
+        requests_without_output=counts.requests_without_output,
         reading=_account(report),
         max_capacity_blocks=counts.max_depth,
         beyond_blocks=counts.beyond_blocks,
         forgotten_blocks=counts.forgotten_blocks,
-    )
-
-
-def _rules(options: ReplayOptions, requests_without_output: int) -> Rules:
-    return Rules(
-        engine=options.engine,
-        compute_last_token=options.compute_last_token,
-        output_blocks=options.output_blocks,
-        requests_without_output=requests_without_output,
-        policies=options.policies,
-        capacities=options.capacities,
-        capacity_factor=decimal_text(options.capacity_factor),
-        reserve_blocks=options.reserve_blocks,
-        oversize=options.oversize,
     )
 
 

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from kvcap.errors import UsageError
 from kvcap.queries import LengthCost, ModelSizing
-from kvcap.units import parse_capacity
+from kvcap.units import decimal_text, parse_capacity
 
 if TYPE_CHECKING:
     from kvcap.models import ModelBytes
-    from kvcap.replay.options import ReplayOptions
+    from kvcap.options import ReplayOptions
 
 LENGTH_PERCENTS: Final = (10, 50, 90)
 
@@ -72,16 +72,6 @@ def max_capacity_blocks(options: ReplayOptions, block_size: int) -> int | None:
         per_token = cost.bytes_per_token(options.estimate_tokens or 1)
     block_bytes = None if per_token is None else math.ceil(per_token * block_size)
     return max(1, capacity.in_blocks("--max-capacity", block_size, block_bytes))
-
-
-def decimal_text(number: Fraction) -> str:
-    """Return a fraction as exact decimal text, or as ``a/b`` where it has none."""
-    for digits in range(19):
-        scaled = number * 10**digits
-        if scaled.denominator == 1:
-            whole, part = divmod(scaled.numerator, 10**digits)
-            return f"{whole}.{part:0{digits}d}" if digits else str(whole)
-    return str(number)
 
 
 def _length_costs(cost: ModelBytes, input_tokens: npt.NDArray[np.int64]) -> tuple[LengthCost, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from kvcap.blocks import BlockKeyer, KeyedRequests
+from kvcap.blocks.keyer import BlockKeyer, KeyedRequests
 from kvcap.kernels.arrays import Int64Array
 from kvcap.kernels.keys import take_requests
 from kvcap.kernels.reuse_runs import ReuseRunScanner

@@ -83,6 +83,13 @@ def test_diff_of_two_directories(results_dir: Path, capsys: pytest.CaptureFixtur
     assert all(row["a"] == row["b"] for row in rows)
 
 
+def test_diff_as_json_holds_both_runs(results_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", str(results_dir), str(results_dir), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["a"] == found["b"]
+    assert (found["a"]["target_percent"], found["a"]["rules"]["capacity_factor"]) == ("99", "1")
+
+
 def test_a_large_change_is_said_as_a_multiple(capsys: pytest.CaptureFixture[str]) -> None:
     import sys
 

@@ -28,7 +28,7 @@ REQUIRED = {"hit_rate": {"capacity_blocks": "2TiB"}, "tiers": {"tiers": "640GiB,
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("agentic") / "results"
-    options = kvcap.ReplayOptions(
+    options = kvcap.ReplayOptions.of(
         kv_bytes_per_token=Fraction(70_000),
         warm_up=Fraction(1, 5),
         policies=("fifo",),

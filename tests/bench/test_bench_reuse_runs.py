@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from shared_data import shared_path
 
-from kvcap.blocks import list_arrays
+from kvcap.blocks.keyer import list_arrays
 from kvcap.formats import ReadOptions, open_trace
 from kvcap.kernels.keys import chain_keys
 from kvcap.kernels.reuse_runs import ReuseRunScanner

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import prefix_forests
 
-from kvcap.blocks import BlockKeyer, BlockOptions, KeyedRequests, list_arrays
+from kvcap.blocks import BlockOptions
+from kvcap.blocks.keyer import BlockKeyer, KeyedRequests, list_arrays
 from kvcap.errors import UsageError
 
 

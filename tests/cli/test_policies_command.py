@@ -140,7 +140,7 @@ def test_hits_by_request_are_kept_with_the_results(run: Run, trace: Path, tmp_pa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--policies", ","], "--policies is empty, expected names such as lru,fifo,optimal"),
+        (["--policies", ","], "--policies is empty, expected names with commas between them"),
         (
             ["--policies", "lru,mru"],
             "policy is 'mru', expected one of lru, fifo, optimal, vllm-lru, sglang-lru",

@@ -47,7 +47,9 @@ def hash_lines(requests: list[list[int]], block_size: int = 4) -> list[str]:
 def answers(path: Path, **options: Any) -> dict[str, Any]:
     """Return every integer that a replay finds."""
     reading = ReadOptions(**options)
-    with replay(str(path), ReplayOptions(block_size=options.get("block_size")), reading=reading) as results:
+    with replay(
+        str(path), ReplayOptions.of(block_size=options.get("block_size")), reading=reading
+    ) as results:
         requests = results.table("requests").select(
             ["input_length", "blocks", "ceiling_blocks", "ceiling_tokens", "required_blocks"]
         )

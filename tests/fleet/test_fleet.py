@@ -42,7 +42,7 @@ def reading(**options: Any) -> kvcap.ReadOptions:
 @pytest.mark.parametrize("by_time", [True, False])
 def test_tables_and_run_are_those_of_one_replay(kind: str, by_time: bool, tmp_path: Path) -> None:
     logs = write_fleet(tmp_path / "logs", kind)
-    options = kvcap.ReplayOptions(
+    options = kvcap.ReplayOptions.of(
         block_size=4, kv_bytes_per_token=Fraction(100), warm_up=Fraction(1, 10), target=Fraction(9, 10)
     )
     job = FleetJob(reading(sort_by_time=by_time), options)
@@ -67,14 +67,14 @@ def test_tables_and_run_are_those_of_one_replay(kind: str, by_time: bool, tmp_pa
 @pytest.mark.parametrize("kind", ["hash_ids", "token_ids"])
 def test_every_definition_holds_in_parts_too(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
     logs = write_fleet(tmp_path / "logs", kind, requests=120)
-    job = FleetJob(reading(), kvcap.ReplayOptions(block_size=4, **options))
+    job = FleetJob(reading(), kvcap.ReplayOptions.of(block_size=4, **options))
     with run_in_parts(job, logs, tmp_path / "results") as found:
         assert_same_results(found, job, logs)
 
 
 def test_one_pool_spread_over_all_files_is_merged_by_time(tmp_path: Path) -> None:
     logs = write_fleet(tmp_path / "logs")
-    job = FleetJob(reading(pool=None), kvcap.ReplayOptions(block_size=4))
+    job = FleetJob(reading(pool=None), kvcap.ReplayOptions.of(block_size=4))
     with run_in_parts(job, logs, tmp_path / "results") as found:
         assert_same_results(found, job, logs)
         assert found.run.pool_column is None
@@ -85,7 +85,7 @@ def test_paths_can_name_the_pools(by: str, tmp_path: Path) -> None:
     logs = write_fleet(tmp_path / "logs", requests=60)
     (logs / "one").mkdir()
     (logs / "part-0.jsonl").rename(logs / "one" / "part-0.jsonl")
-    job = FleetJob(reading(pool=None), kvcap.ReplayOptions(block_size=4), pool_path=by)
+    job = FleetJob(reading(pool=None), kvcap.ReplayOptions.of(block_size=4), pool_path=by)
     with run_in_parts(job, logs, tmp_path / "results") as found:
         pools = [pool.pool for pool in kvcap.answer(found, "5blocks").pools]
         assert found.run.pool_column == by
@@ -98,7 +98,7 @@ def test_bad_records_are_counted_over_all_files(tmp_path: Path) -> None:
     for name in ("part-0.jsonl", "part-1.jsonl"):
         path = logs / name
         path.write_text(path.read_text() + "broken\n")
-    options = kvcap.ReplayOptions(block_size=4)
+    options = kvcap.ReplayOptions.of(block_size=4)
     job = FleetJob(reading(skip_bad=2), options)
     with run_in_parts(job, logs, tmp_path / "results") as found:
         assert_same_results(found, job, logs)
@@ -114,7 +114,7 @@ def test_files_of_another_kind_are_refused_by_name(tmp_path: Path) -> None:
     logs = write_fleet(tmp_path / "logs", requests=60)
     (logs / "part-3.jsonl").write_text('{"token_ids": [1, 2], "timestamp": 1, "instance": "a", "tier": 1}\n')
     with pytest.raises(SchemaError, match=r"part-3\.jsonl: expected hash_ids with the columns of"):
-        run_in_parts(FleetJob(reading(), kvcap.ReplayOptions(block_size=4)), logs, tmp_path / "results")
+        run_in_parts(FleetJob(reading(), kvcap.ReplayOptions.of(block_size=4)), logs, tmp_path / "results")
 
 
 def test_logs_that_join_records_of_several_files_are_refused(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_logs_that_join_records_of_several_files_are_refused(tmp_path: Path) -> 
     log.write_text(
         '{"session_id": "a", "timestamp": 1, "input_length": 8, "output_length": 1, "hash_ids": [1, 2]}\n'
     )
-    job = FleetJob(kvcap.ReadOptions(input_format="mooncake-sessions"), kvcap.ReplayOptions(block_size=4))
+    job = FleetJob(kvcap.ReadOptions(input_format="mooncake-sessions"), kvcap.ReplayOptions.of(block_size=4))
     with pytest.raises(UsageError, match="join records that may stand in different files"):
         list(read_file(job, str(log)))
 
@@ -131,7 +131,7 @@ def test_logs_that_join_records_of_several_files_are_refused(tmp_path: Path) -> 
     ("options", "message"),
     [
         ({"reading": kvcap.ReadOptions(max_requests=5)}, "no limit on requests"),
-        ({"options": kvcap.ReplayOptions(policies=("fifo",))}, "plain LRU"),
+        ({"options": kvcap.ReplayOptions.of(policies=("fifo",))}, "plain LRU"),
         ({"reading": kvcap.ReadOptions(pool="a"), "pool_path": "file"}, "expected one of them"),
     ],
 )

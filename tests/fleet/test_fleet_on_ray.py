@@ -59,7 +59,7 @@ def cluster() -> Iterator[None]:
 
 def job(**reading: Any) -> FleetJob:
     options = {"pool": "instance", "sort_by_time": True, "keep": ("tier",), **reading}
-    return FleetJob(kvcap.ReadOptions(**options), kvcap.ReplayOptions(block_size=4))
+    return FleetJob(kvcap.ReadOptions(**options), kvcap.ReplayOptions.of(block_size=4))
 
 
 @pytest.mark.parametrize("kind", ["hash_ids", "token_ids"])

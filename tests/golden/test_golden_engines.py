@@ -29,7 +29,7 @@ def predicted_hits(name, engine, capacities, **overrides):
     with kvcap.replay(shared_path(f"traces/mooncake_{name}.jsonl.gz"), options) as results:
         rows = results.sql(
             "SELECT capacity_blocks, hit_blocks FROM policy_requests "
-            f"WHERE reserved_blocks = {options.reserve_blocks} ORDER BY capacity_blocks, request_id"
+            f"WHERE reserved_blocks = {options.rules.reserve_blocks} ORDER BY capacity_blocks, request_id"
         )
         policies = results.table("policies").to_pylist()
     hits = rows["hit_blocks"].to_numpy().reshape(len(capacities), -1)

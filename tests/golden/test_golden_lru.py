@@ -20,7 +20,7 @@ ORDERS = ["tail_first", "head_first"]
 
 
 def replayed(name: str, order: str, target: Fraction, warm_up: Fraction = Fraction(0)) -> kvcap.Results:
-    options = kvcap.ReplayOptions(
+    options = kvcap.ReplayOptions.of(
         block_size=TRACES[name], touch_order=order.replace("_", "-"), target=target, warm_up=warm_up
     )
     return kvcap.replay(shared_path(f"traces/{name}.jsonl.gz"), options)
@@ -121,7 +121,7 @@ def test_agentic_coding_totals(tmp_path: Path, order: str) -> None:
     with lzma.open(shared_path("traces/agentic_coding.jsonl.xz")) as packed, unpacked.open("wb") as plain:
         while chunk := packed.read(1 << 24):
             plain.write(chunk)
-    options = kvcap.ReplayOptions(touch_order=order.replace("_", "-"))
+    options = kvcap.ReplayOptions.of(touch_order=order.replace("_", "-"))
     with kvcap.replay(unpacked, options) as results:
         assert results.run.blocks == golden["accesses"]
         assert results.run.distinct_blocks == golden["unique_blocks"]

@@ -76,9 +76,9 @@ def test_the_main_job_runs_no_python_for_a_block_and_little_for_a_request(
     def replayed(n_requests: int, n_blocks: int) -> int:
         path = write_log(n_requests, n_blocks)
         reading = kvcap.ReadOptions(block_size=16, threads=1)
-        kvcap.replay(path, kvcap.ReplayOptions(block_size=16), reading=reading).close()
+        kvcap.replay(path, kvcap.ReplayOptions.of(block_size=16), reading=reading).close()
         results, count = instructions(
-            lambda: kvcap.replay(path, kvcap.ReplayOptions(block_size=16), reading=reading)
+            lambda: kvcap.replay(path, kvcap.ReplayOptions.of(block_size=16), reading=reading)
         )
         results.close()
         return count

@@ -156,7 +156,7 @@ def test_model_options_have_the_defaults_and_choices_of_the_library() -> None:
     add_model_options(parser)
     args = parser.parse_args([])
     assert model_bytes_options(args) == ModelBytesOptions()
-    assert (args.model, args.calibrate, args.estimate_tokens) == (None, None, None)
+    assert (args.model, args.calibrate) == (None, None)
     choices = {action.dest: action.choices for action in parser._actions if action.choices}
     assert choices == {
         "layout": list(LAYOUTS),

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import chunkings, prefix_forests
 
+from kvcap.blocks import BlockOptions
 from kvcap.errors import SchemaError, UsageError
 from kvcap.online import Estimator, EstimatorOptions, Observation, RequestBatch
 from kvcap.online.estimator import state as state_module
@@ -26,7 +27,8 @@ PERCENTILES = {"p50": 50, "p90": 90, "p95": 95, "p99": 99, "p999": Fraction(999,
 
 
 def options(**changes: object) -> EstimatorOptions:
-    defaults = {"capacities_blocks": CAPACITIES, "max_capacity_blocks": 1000, "block_size": 4}
+    blocks = BlockOptions(changes.pop("block_size", 4), partial_block=changes.pop("partial_block", None))  # type: ignore[arg-type]
+    defaults = {"capacities_blocks": CAPACITIES, "max_capacity_blocks": 1000, "blocks": blocks}
     return EstimatorOptions(**{**defaults, **changes})  # type: ignore[arg-type]
 
 

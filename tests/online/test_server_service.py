@@ -182,7 +182,7 @@ def test_a_recorded_stream_replays_offline_to_the_same_numbers(tmp_path: Path, k
     totals = asyncio.run(test())["totals"]
     files = sorted((tmp_path / "log").glob("*.parquet"))
     assert len(files) > 1
-    again = replay(files, ReplayOptions(block_size=BLOCK), out=tmp_path / "again")
+    again = replay(files, ReplayOptions.of(block_size=BLOCK), out=tmp_path / "again")
     for results in (open_results(tmp_path / "out"), again):
         with results:
             offline = results.query("totals").to_pylist()[0]

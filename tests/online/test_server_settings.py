@@ -38,7 +38,7 @@ def test_the_file_knows_the_fields_of_the_simulator_it_succeeds(tmp_path: Path) 
     assert found.capacities_bytes == (2**30, 2_000_000_000)
     assert found.max_capacity_bytes == 2_000_000_000
     assert found.target == Fraction(95, 100)
-    assert found.partial_block == "keep"
+    assert found.blocks.partial_block == "keep"
     assert (found.output_path, found.record) == ("out", "out.log")
 
 

@@ -41,7 +41,7 @@ def logged() -> Sequence[Logged]:
 
 @pytest.fixture(scope="module")
 def results() -> Iterator[kvcap.Results]:
-    options = kvcap.ReplayOptions(block_size=BLOCK_SIZE, warm_up=WARM_UP)
+    options = kvcap.ReplayOptions.of(block_size=BLOCK_SIZE, warm_up=WARM_UP)
     with kvcap.replay(shared_path("traces/mooncake_conversation.jsonl.gz"), options) as opened:
         yield opened
 

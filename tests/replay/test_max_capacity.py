@@ -39,7 +39,7 @@ def replayed(
     pool = "tenant" if "tenant" in table.column_names else None
     return kvcap.replay(
         table,
-        kvcap.ReplayOptions(
+        kvcap.ReplayOptions.of(
             block_size=BLOCK,
             touch_order=order,
             max_capacity=None if bound is None else f"{bound}blocks",
@@ -132,7 +132,7 @@ def test_each_pool_has_the_bound_to_itself() -> None:
 )
 def test_bounds_that_mean_nothing_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        kvcap.replay(hash_table([[1]]), kvcap.ReplayOptions(block_size=BLOCK, **options))
+        kvcap.replay(hash_table([[1]]), kvcap.ReplayOptions.of(block_size=BLOCK, **options))
 
 
 def test_a_model_that_is_not_linear_needs_a_length_for_a_bound_in_bytes() -> None:
@@ -141,8 +141,8 @@ def test_a_model_that_is_not_linear_needs_a_length_for_a_bound_in_bytes() -> Non
     cost = model_bytes(resolve_model("deepseek-v4-flash"))
     options = {"block_size": BLOCK, "model_bytes": cost, "max_capacity": "1MiB"}
     with pytest.raises(UsageError, match="is not linear in tokens, expected --estimate-tokens"):
-        kvcap.replay(hash_table([[1]]), kvcap.ReplayOptions(**options))
-    with kvcap.replay(hash_table([[1]]), kvcap.ReplayOptions(**options, estimate_tokens=1000)) as results:
+        kvcap.replay(hash_table([[1]]), kvcap.ReplayOptions.of(**options))
+    with kvcap.replay(hash_table([[1]]), kvcap.ReplayOptions.of(**options, estimate_tokens=1000)) as results:
         assert results.run.max_capacity_blocks == 2**20 // results.run.block_bytes
 
 

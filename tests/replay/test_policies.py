@@ -36,7 +36,7 @@ def replayed(
     if pools is not None:
         table["tenant"] = pa.array(pools)
     reading = kvcap.ReadOptions(block_size=BLOCK, pool=None if pools is None else "tenant")
-    return kvcap.replay(pa.table(table), kvcap.ReplayOptions(block_size=BLOCK, **options), reading=reading)
+    return kvcap.replay(pa.table(table), kvcap.ReplayOptions.of(block_size=BLOCK, **options), reading=reading)
 
 
 def expected_hits(policy: str, requests: list[list[int]], capacity: int) -> list[int]:
@@ -195,7 +195,7 @@ def test_a_later_turn_hits_the_answer_that_it_repeats() -> None:
         }
     )
     for output_blocks, hits, distinct in ((True, 3, 4), (False, 1, 3)):
-        options = kvcap.ReplayOptions(block_size=BLOCK, output_blocks=output_blocks)
+        options = kvcap.ReplayOptions.of(block_size=BLOCK, output_blocks=output_blocks)
         with kvcap.replay(table, options) as results:
             assert results.table("requests")["ceiling_blocks"].to_pylist() == [0, hits]
             assert results.table("requests")["blocks"].to_pylist() == [1, 3]
@@ -210,13 +210,13 @@ def test_generated_tokens_whose_ids_are_unknown_make_blocks_that_no_one_hits() -
             "output_length": pa.array([9, None, 2], pa.int64()),
         }
     )
-    options = kvcap.ReplayOptions(block_size=BLOCK, partial_block="drop", output_blocks=True)
+    options = kvcap.ReplayOptions.of(block_size=BLOCK, partial_block="drop", output_blocks=True)
     with kvcap.replay(table, options, reading=kvcap.ReadOptions(block_size=BLOCK)) as results:
         requests = results.table("requests")
         assert requests["cold_blocks"].to_pylist() == [3, 1, 0]
         assert requests["blocks"].to_pylist() == [1, 1, 1]
         assert results.table("reuse_runs")["depth"].to_pylist() == [1]
-        assert results.run.rules.requests_without_output == 1
+        assert results.run.requests_without_output == 1
 
 
 def test_generated_tokens_cannot_go_behind_a_partial_block() -> None:
@@ -237,12 +237,16 @@ def test_chunks_that_blocks_do_not_make_are_refused() -> None:
 
 
 def test_an_engine_sets_options_and_each_can_be_overridden() -> None:
-    assert kvcap.engine_options("vllm").reserve_blocks == 0
+    assert kvcap.engine_options("vllm").rules.reserve_blocks == 0
     options = kvcap.engine_options("vllm", reserve_blocks=8, output_blocks=False)
-    assert (options.engine, options.partial_block, options.policies) == ("vllm", "drop", ("vllm-lru",))
-    assert (options.reserve_blocks, options.output_blocks) == (8, False)
-    assert kvcap.engine_options("mooncake").capacity_factor == Fraction("0.875")
-    assert kvcap.engine_options("lmcache").chunk_tokens == 256
+    assert (options.rules.engine, options.blocks.partial_block, options.rules.policies) == (
+        "vllm",
+        "drop",
+        ("vllm-lru",),
+    )
+    assert (options.rules.reserve_blocks, options.blocks.output_blocks) == (8, False)
+    assert kvcap.engine_options("mooncake").rules.capacity_factor == Fraction("0.875")
+    assert kvcap.engine_options("lmcache").blocks.chunk_tokens == 256
     with pytest.raises(UsageError, match="engine is 'tgi', expected one of vllm, sglang, lmcache, mooncake"):
         kvcap.engine_options("tgi")
 
@@ -270,7 +274,7 @@ def test_engines_cut_token_traces_into_their_own_blocks() -> None:
 )
 def test_options_that_contradict_each_other_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        kvcap.ReplayOptions(**options)
+        kvcap.ReplayOptions.of(**options)
 
 
 def test_kept_results_answer_by_policy_as_those_in_memory(tmp_path: Path) -> None:
@@ -280,7 +284,7 @@ def test_kept_results_answer_by_policy_as_those_in_memory(tmp_path: Path) -> Non
     table = pa.table({"hash_ids": pa.array(BELADY, pa.list_(pa.uint64())), "input_length": [BLOCK] * 12})
     kvcap.replay(
         table,
-        kvcap.ReplayOptions(block_size=BLOCK, request_hits=True, **options),
+        kvcap.ReplayOptions.of(block_size=BLOCK, request_hits=True, **options),
         reading=kvcap.ReadOptions(block_size=BLOCK),
         out=tmp_path / "results",
     ).close()

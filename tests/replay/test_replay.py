@@ -34,7 +34,7 @@ def hash_table(requests: list[list[int]], pools: list[str] | None = None) -> pa.
 
 def replayed(table: pa.Table, pool: str | None = None, **options: object) -> kvcap.Results:
     reading = kvcap.ReadOptions(block_size=BLOCK, pool=pool)
-    return kvcap.replay(table, kvcap.ReplayOptions(block_size=BLOCK, **options), reading=reading)
+    return kvcap.replay(table, kvcap.ReplayOptions.of(block_size=BLOCK, **options), reading=reading)
 
 
 @settings(max_examples=20)
@@ -143,7 +143,7 @@ def test_percentiles_of_required_capacity_are_nearest_rank(requests: list[list[i
 
 def test_results_on_disk_answer_as_those_in_memory(tmp_path: Path) -> None:
     table = hash_table([[1, 2, 3], [1, 2], [4], [1, 2, 3]])
-    options = kvcap.ReplayOptions(block_size=BLOCK, kv_bytes_per_token=Fraction("10.5"))
+    options = kvcap.ReplayOptions.of(block_size=BLOCK, kv_bytes_per_token=Fraction("10.5"))
     out = tmp_path / "results"
     with kvcap.replay(table, options, out=out) as kept, kvcap.replay(table, options) as memory:
         assert kvcap.answer(kept).together == kvcap.answer(memory).together
@@ -158,7 +158,7 @@ def test_results_on_disk_answer_as_those_in_memory(tmp_path: Path) -> None:
 
 def test_a_replayed_parquet_trace_answers_as_its_source(tmp_path: Path) -> None:
     table = hash_table([[1, 2, 3], [1, 2], [4], [1, 2, 3]])
-    with kvcap.replay(table, kvcap.ReplayOptions(block_size=BLOCK), out=tmp_path / "results") as first:
+    with kvcap.replay(table, kvcap.ReplayOptions.of(block_size=BLOCK), out=tmp_path / "results") as first:
         answer = kvcap.answer(first)
     with kvcap.replay(tmp_path / "results" / "trace.parquet") as second:
         assert kvcap.answer(second, "1blocks,2blocks").together.totals == answer.together.totals
@@ -166,14 +166,14 @@ def test_a_replayed_parquet_trace_answers_as_its_source(tmp_path: Path) -> None:
 
 def test_existing_results_are_kept_unless_forced_and_whole_if_the_new_run_dies(tmp_path: Path) -> None:
     out = tmp_path / "results"
-    kvcap.replay(hash_table([[1], [1]]), kvcap.ReplayOptions(block_size=BLOCK), out=out).close()
+    kvcap.replay(hash_table([[1], [1]]), kvcap.ReplayOptions.of(block_size=BLOCK), out=out).close()
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     with pytest.raises(UsageError, match="--force"):
-        kvcap.replay(hash_table([[2]]), kvcap.ReplayOptions(block_size=BLOCK), out=out)
+        kvcap.replay(hash_table([[2]]), kvcap.ReplayOptions.of(block_size=BLOCK), out=out)
     with pytest.raises(EmptyTraceError):
-        kvcap.replay(hash_table([]), kvcap.ReplayOptions(block_size=BLOCK), out=out, force=True)
+        kvcap.replay(hash_table([]), kvcap.ReplayOptions.of(block_size=BLOCK), out=out, force=True)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-    kvcap.replay(hash_table([[2]]), kvcap.ReplayOptions(block_size=BLOCK), out=out, force=True).close()
+    kvcap.replay(hash_table([[2]]), kvcap.ReplayOptions.of(block_size=BLOCK), out=out, force=True).close()
     with kvcap.open_results(out) as results:
         assert results.run.requests == 1
     assert [path.name for path in tmp_path.iterdir()] == ["results"]
@@ -182,7 +182,7 @@ def test_existing_results_are_kept_unless_forced_and_whole_if_the_new_run_dies(t
 def test_a_directory_that_is_no_results_directory_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "precious.txt").write_text("keep me")
     with pytest.raises(UsageError, match="no results directory"):
-        kvcap.replay(hash_table([[1]]), kvcap.ReplayOptions(block_size=BLOCK), out=tmp_path, force=True)
+        kvcap.replay(hash_table([[1]]), kvcap.ReplayOptions.of(block_size=BLOCK), out=tmp_path, force=True)
     assert (tmp_path / "precious.txt").read_text() == "keep me"
 
 
@@ -196,9 +196,29 @@ def test_opening_what_is_no_results_directory_says_so(tmp_path: Path) -> None:
         kvcap.open_results(tmp_path)
 
 
+def test_results_keep_the_options_themselves(tmp_path: Path) -> None:
+    options = kvcap.ReplayOptions.of(
+        "mooncake", block_size=BLOCK, target=Fraction(1, 3), capacities="2blocks", request_hits=True
+    )
+    with kvcap.replay(hash_table([[1], [1]]), options, out=tmp_path / "r") as results:
+        assert results.run.options == options
+    with kvcap.open_results(tmp_path / "r") as results:
+        assert results.run.options == options
+
+
+def test_results_of_an_older_version_ask_for_another_replay(tmp_path: Path) -> None:
+    kvcap.replay(hash_table([[1]]), kvcap.ReplayOptions.of(block_size=BLOCK), out=tmp_path / "r").close()
+    run = json.loads((tmp_path / "r" / "run.json").read_text())
+    old = {**run, "kvcap_version": "0.1.0", "rules": run.pop("options")["rules"]}
+    del old["options"]
+    (tmp_path / "r" / "run.json").write_text(json.dumps(old))
+    with pytest.raises(SchemaError, match=r"replay the trace again, found results of kvcap 0\.1\.0"):
+        kvcap.open_results(tmp_path / "r")
+
+
 def test_polars_frames_of_token_ids_go_in_and_arrow_comes_out() -> None:
     frame = pl.DataFrame({"token_ids": [[1, 2, 3, 4, 5], [1, 2, 3, 4, 9]]})
-    with kvcap.replay(frame, kvcap.ReplayOptions(block_size=2)) as results:
+    with kvcap.replay(frame, kvcap.ReplayOptions.of(block_size=2)) as results:
         requests = results.table("requests")
     assert requests["ceiling_blocks"].to_pylist() == [0, 2]
     assert requests["input_length"].to_pylist() == [5, 5]
@@ -206,7 +226,7 @@ def test_polars_frames_of_token_ids_go_in_and_arrow_comes_out() -> None:
 
 
 def test_every_table_carries_its_schema_and_version(tmp_path: Path) -> None:
-    kvcap.replay(hash_table([[1], [1]]), kvcap.ReplayOptions(block_size=BLOCK), out=tmp_path / "r").close()
+    kvcap.replay(hash_table([[1], [1]]), kvcap.ReplayOptions.of(block_size=BLOCK), out=tmp_path / "r").close()
     for name in ("requests", "reuse_runs", "curve", "trace"):
         metadata = pq.read_schema(tmp_path / "r" / f"{name}.parquet").metadata
         assert metadata[b"kvcap.schema"] == f"{name}/{SCHEMA_VERSION}".encode()
@@ -222,7 +242,7 @@ def test_a_model_that_is_not_linear_says_what_other_lengths_would_cost() -> None
         if not model_bytes(resolve_model(name)).is_linear
     )
     table = hash_table([[1, 2, 3], [1, 2]])
-    with kvcap.replay(table, kvcap.ReplayOptions(block_size=BLOCK, model_bytes=gemma)) as results:
+    with kvcap.replay(table, kvcap.ReplayOptions.of(block_size=BLOCK, model_bytes=gemma)) as results:
         sizing = results.run.sizing
     assert sizing is not None
     assert sizing.estimate_tokens == 9

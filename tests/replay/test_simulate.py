@@ -12,8 +12,8 @@ from oracles import chained, lru_hits
 from oracles_policies import block_queue_hits, fifo_hits, optimal_hits, radix_tree_hits
 from policy_cases import prompts, scanned
 
-from kvcap.replay.options import POLICIES
-from kvcap.replay.simulate import Requests, simulate, simulation_points
+from kvcap.engines import POLICIES
+from kvcap.engines.simulate import Requests, simulate, simulation_points
 
 CAPACITIES = [9, 3, 12, 0, 4]
 

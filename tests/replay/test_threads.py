@@ -23,7 +23,7 @@ def test_results_do_not_depend_on_threads(pool: str | None, tmp_path: Path) -> N
     tables = []
     for threads in (1, 2, 5):
         reading = kvcap.ReadOptions(pool=pool, threads=threads)
-        with kvcap.replay(str(logs), kvcap.ReplayOptions(block_size=4), reading=reading) as results:
+        with kvcap.replay(str(logs), kvcap.ReplayOptions.of(block_size=4), reading=reading) as results:
             tables.append([results.table(name) for name in ("requests", "reuse_runs", "curve")])
     assert tables[0] == tables[1] == tables[2]
 

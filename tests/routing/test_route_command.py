@@ -41,7 +41,7 @@ def routed(
     return route(
         source,
         RouteOptions(f"{capacity}blocks", (n,), **options),
-        kvcap.ReplayOptions(block_size=BLOCK, touch_order=order),
+        kvcap.ReplayOptions.of(block_size=BLOCK, touch_order=order),
     )
 
 
@@ -126,7 +126,7 @@ def test_copies_are_what_several_caches_hold_of_the_same_block() -> None:
 
 def test_warm_up_requests_are_dealt_and_not_measured() -> None:
     source = table([[1], [1], [1], [1]], [None] * 4)
-    options = kvcap.ReplayOptions(block_size=BLOCK, warm_up=Fraction(1, 2))
+    options = kvcap.ReplayOptions.of(block_size=BLOCK, warm_up=Fraction(1, 2))
     answer = route(source, RouteOptions("5blocks", (2,), ("round-robin",)), options)
     assert (answer.requests, answer.measured_requests, answer.blocks) == (4, 2, 2)
     assert [row.hit_blocks for row in answer.rows] == [2, 2]

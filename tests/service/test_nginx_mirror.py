@@ -174,7 +174,7 @@ def test_mirrored_traffic_is_counted_as_its_log_replays_and_the_client_sees_the_
         assert totals["requests"] == len(texts) + 1
         assert totals["ceiling_blocks"] > 0
         assert service.terminate() == 0
-    with replay(sorted(log.glob("*.parquet")), ReplayOptions(block_size=4)) as results:
+    with replay(sorted(log.glob("*.parquet")), ReplayOptions.of(block_size=4)) as results:
         offline = results.query("totals").to_pylist()[0]
         for name in ("requests", "blocks", "ceiling_blocks", "input_tokens"):
             assert offline[name] == totals[name]

@@ -85,7 +85,7 @@ def test_kill_9_in_the_middle_of_load_leaves_whole_files_that_fit_together(tmp_p
     with serving(*flags) as service:
         totals = service.ask("/status")[1]["totals"]
         assert totals["requests"] == reached
-    with replay(sorted(log.glob("*.parquet")), ReplayOptions(block_size=4)) as results:
+    with replay(sorted(log.glob("*.parquet")), ReplayOptions.of(block_size=4)) as results:
         offline = results.query("totals").to_pylist()[0]
         assert offline["ceiling_blocks"] == totals["ceiling_blocks"]
         for row in totals["capacities"]:

@@ -19,6 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from service_process import ROOT
 
+from kvcap.blocks import BlockOptions
 from kvcap.online import Estimator, EstimatorOptions
 
 pytestmark = pytest.mark.service
@@ -121,7 +122,7 @@ def test_the_engine_s_own_metrics_say_what_its_prompts_need(
         if sample.name.startswith("kvcap_") and "quantile" not in sample.labels
     }
     assert any(line.startswith("vllm:") for line in text.splitlines()), "beside the engine's own"
-    estimator = Estimator(EstimatorOptions((2, 1000), 1000, block_size=16))
+    estimator = Estimator(EstimatorOptions((2, 1000), 1000, blocks=BlockOptions(16)))
     for prompt in PROMPTS:
         estimator.observe(prompt)
     totals = estimator.snapshot().totals

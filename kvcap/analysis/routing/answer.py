@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from kvcap.analysis.routing.deal import Stream, deal, has_sessions, window_starts
 from kvcap.analysis.routing.options import POLICIES, Policy, RouteOptions
+from kvcap.blocks.keyer import BlockKeyer
 from kvcap.errors import UsageError
 from kvcap.formats import ReadOptions, open_table, open_trace
 from kvcap.formats.parallel import READING_THREADS, ahead, default_threads
@@ -23,8 +24,8 @@ from kvcap.kernels.dealt_runs import dealt_runs, held_blocks, weigh_runs
 from kvcap.kernels.run_tables import WeightedRuns, leading_parts
 from kvcap.kernels.segments import segment_paths
 from kvcap.replay import ReplayOptions
-from kvcap.replay.job import block_keyer, source_paths
-from kvcap.replay.policies import lookup_limits
+from kvcap.replay.job import source_paths
+from kvcap.replay.policy_tables import lookup_limits
 from kvcap.replay.sizing import bytes_per_token
 from kvcap.replay.stream import StreamedTrace, keyed_batches
 from kvcap.replay.stream import stream as replay_stream
@@ -159,7 +160,7 @@ def route(
     and O(steps * instances) for ``prefix``.
     """
     replay_options = replay_options or ReplayOptions()
-    reading = reading or ReadOptions(block_size=replay_options.block_size)
+    reading = reading or ReadOptions(block_size=replay_options.blocks.block_size)
     if reading.pool is not None:
         raise UsageError("routing deals one stream to instances, expected no --pool")
     paths = source_paths(source)
@@ -180,7 +181,9 @@ def _streamed(
     if trace.kind == "request_json":
         raise UsageError("this log holds text: run `kvcap tokenize` first")
     with closing(_one_stream(trace, progress, threads or default_threads())) as batches:
-        return replay_stream(keyed_batches(batches, block_keyer(trace, options)), trace.schema)
+        return replay_stream(
+            keyed_batches(batches, BlockKeyer(options.blocks, chained=trace.chained)), trace.schema
+        )
 
 
 def _one_stream(
@@ -202,7 +205,7 @@ class _Comparison:
     def __init__(self, streamed: StreamedTrace, options: RouteOptions, replay_options: ReplayOptions) -> None:
         self._streamed = streamed
         self._options = options
-        self._tail_first = replay_options.touch_order == "tail-first"
+        self._tail_first = replay_options.tail_first
         self._limits = lookup_limits(streamed, replay_options)
         n_requests = streamed.blocks.size
         self._warm_up = math.floor(n_requests * replay_options.warm_up)

@@ -6,10 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Final, TextIO
 
 from kvcap.cli.options import (
-    add_capacities,
     add_force,
     add_format,
-    add_max_capacity,
     add_model_options,
     add_output,
     add_policy_options,
@@ -23,8 +21,8 @@ from kvcap.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from kvcap.options import ReplayOptions
     from kvcap.queries import Results
-    from kvcap.replay import ReplayOptions
 
 HELP: Final = "Replay request logs: exact hit rates at every capacity, and what each request needed."
 
@@ -34,9 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("trace", nargs="+", metavar="TRACE", help="logs in replay order; - is stdin")
     add_replay_options(parser)
     add_model_options(parser)
-    add_capacities(parser)
     add_policy_options(parser)
-    add_max_capacity(parser)
     add_reading_options(parser)
     add_tokenizer_options(parser)
     parser.add_argument("--out", metavar="DIR", help="keep the results as Parquet in this directory")
@@ -82,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace, options: ReplayOptions) -> None:
     from kvcap.errors import UsageError
 
-    if args.omit_underfilled and not options.policies:
+    if args.omit_underfilled and not options.rules.policies:
         raise UsageError("--omit-underfilled goes with --policies or --engine")
     if args.request_hits and args.out is None:
         raise UsageError("--request-hits goes with --out")

@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--seed", type=whole_number(0), default=0, metavar="N", help="of random (default: %(default)s)"
     )
-    add_replay_options(parser)
+    add_replay_options(parser, without=["chunk_tokens", "output_blocks", "max_capacity"])
     add_model_options(parser)
     add_reading_options(parser)
     add_format(parser, "csv")

@@ -5,7 +5,6 @@ from kvcap.cli.options.output import add_force, add_format, add_output, add_quie
 from kvcap.cli.options.reading import add_reading_options, read_options
 from kvcap.cli.options.replay import (
     add_capacities,
-    add_max_capacity,
     add_policy_options,
     add_replay_options,
     replay_options,
@@ -18,7 +17,6 @@ __all__ = [
     "add_deployment_options",
     "add_force",
     "add_format",
-    "add_max_capacity",
     "add_model_options",
     "add_output",
     "add_policy_options",

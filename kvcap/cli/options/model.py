@@ -22,12 +22,6 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="take bytes per token from this model: a name that `kvcap models` lists, or a config.json",
     )
     group.add_argument(
-        "--estimate-tokens",
-        type=whole_number(1),
-        metavar="N",
-        help="length at which a model that is not linear in tokens is taken (default: the mean input length)",
-    )
-    group.add_argument(
         "--calibrate",
         metavar="LINE",
         help="take bytes per token from start-up lines of vLLM or SGLang",
@@ -185,11 +179,8 @@ def given_bytes_per_token(args: argparse.Namespace) -> Fraction | None:
         from kvcap.models import calibrate
 
         return calibrate(args.calibrate)
-    if args.kv_bytes_per_token is not None:
-        from kvcap.units import parse_number
-
-        return parse_number(args.kv_bytes_per_token, "--kv-bytes-per-token")
-    return None
+    bytes_per_token: Fraction | None = args.kv_bytes_per_token
+    return bytes_per_token
 
 
 def given_model_bytes(args: argparse.Namespace) -> ModelBytes | None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from kvcap.blocks import DEFAULT_PARTIAL_BLOCK
 from kvcap.errors import SchemaError, UsageError
 from kvcap.kernels.arrays import Int64Array, UInt64Array
 from kvcap.kernels.keys import chain_keys, drop_last_blocks, take_requests
@@ -221,7 +220,7 @@ class Estimator:
     def _keyed(self, batch: RequestBatch) -> tuple[UInt64Array, Int64Array, Int64Array]:
         """Return block keys, their offsets and prompt lengths."""
         block_size = self.options.block_size
-        keep_partial = (self.options.partial_block or DEFAULT_PARTIAL_BLOCK[batch.kind]) == "keep"
+        keep_partial = self.options.blocks.partial_block_of(batch.kind) == "keep"
         if batch.kind == "token_ids":
             tokens = np.require(batch.ids, np.uint32, ("C", "W"))
             keys, offsets = token_block_keys(tokens, batch.offsets, block_size, keep_partial=keep_partial)

@@ -15,7 +15,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kvcap.blocks import list_arrays
+from kvcap.blocks.keyer import list_arrays
 from kvcap.errors import RequestRefusedError, UsageError
 from kvcap.online.estimator import RequestBatch
 from kvcap.online.estimator.requests import RequestKind, as_ids

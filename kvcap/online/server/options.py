@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from kvcap.blocks import DEFAULT_TOKEN_BLOCK_SIZE, PartialBlock
+from kvcap.blocks.options import DEFAULT_TOUCH_ORDER, BlockOptions, TouchOrder
 from kvcap.errors import UsageError
 from kvcap.online.estimator import EstimatorOptions
-from kvcap.online.estimator.options import TouchOrder
+from kvcap.online.estimator.options import DEFAULT_BLOCKS
+from kvcap.options import DEFAULT_TARGET
 from kvcap.tokenize import TokenizeOptions
 
 DEFAULT_PORT: Final = 8080
@@ -61,7 +62,7 @@ class ServeOptions:
         Capacities whose hits are counted, ascending.
     max_capacity_bytes
         The bound up to which counts are exact; the largest capacity where it is not given.
-    block_size, partial_block, touch_order, target
+    blocks, touch_order, target
         The definitions, as of a replay.
     window_requests, window_seconds
         The window, as of the estimator.
@@ -97,10 +98,9 @@ class ServeOptions:
     kv_bytes_per_token: Fraction
     capacities_bytes: tuple[int, ...]
     max_capacity_bytes: int
-    block_size: int = DEFAULT_TOKEN_BLOCK_SIZE
-    partial_block: PartialBlock | None = None
-    touch_order: TouchOrder = "tail-first"
-    target: Fraction = Fraction(99, 100)
+    blocks: BlockOptions = DEFAULT_BLOCKS
+    touch_order: TouchOrder = DEFAULT_TOUCH_ORDER
+    target: Fraction = DEFAULT_TARGET
     window_requests: int = 3000
     window_seconds: float | None = None
     max_pools: int = 64
@@ -128,6 +128,11 @@ class ServeOptions:
             raise UsageError("durable needs a request log: give --record DIR")
 
     @property
+    def block_size(self) -> int:
+        """Tokens of a full block."""
+        return self.blocks.block_size or self.blocks.token_block_size
+
+    @property
     def block_bytes(self) -> int:
         """Bytes of a full block, rounded up."""
         return math.ceil(self.kv_bytes_per_token * self.block_size)
@@ -145,11 +150,10 @@ class ServeOptions:
         return EstimatorOptions(
             capacities_blocks=tuple(size // self.block_bytes for size in self.capacities_bytes),
             max_capacity_blocks=max(1, self.max_capacity_bytes // self.block_bytes),
-            block_size=self.block_size,
+            blocks=self.blocks,
             block_bytes=self.block_bytes,
             target=self.target,
             touch_order=self.touch_order,
-            partial_block=self.partial_block,
             window_requests=self.window_requests,
             window_seconds=self.window_seconds,
             max_pools=self.max_pools,

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kvcap.blocks import list_arrays
+from kvcap.blocks.keyer import list_arrays
 from kvcap.errors import SchemaError, UsageError
 from kvcap.online.estimator import RequestBatch
 from kvcap.online.server.directory_lock import DirectoryLock

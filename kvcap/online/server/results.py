@@ -22,8 +22,7 @@ def write_results(options: ServeOptions, files: Sequence[Path], out: str) -> Non
         list(files),
         ReplayOptions(
             kv_bytes_per_token=options.kv_bytes_per_token,
-            block_size=options.block_size,
-            partial_block=options.partial_block,
+            blocks=options.blocks,
             touch_order=options.touch_order,
             target=options.target,
         ),

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
+from kvcap.blocks.options import DEFAULT_TOKEN_BLOCK_SIZE, BlockOptions
 from kvcap.errors import MissingExtraError, UsageError
 from kvcap.online.server.options import Limits, ServeOptions
 from kvcap.queries.capacities import DEFAULT_CAPACITIES
@@ -222,8 +224,9 @@ def _options(given: dict[str, Any]) -> ServeOptions:
     own = set(ServeOptions.__dataclass_fields__)
     values = {renamed.get(name, name): value for name, value in given.items()}
     values = {name: value for name, value in values.items() if name in own}
+    blocks = BlockOptions(given.get("block_size", DEFAULT_TOKEN_BLOCK_SIZE))
     if "include_partial_page" in given:
-        values["partial_block"] = "keep" if given["include_partial_page"] else "drop"
+        blocks = replace(blocks, partial_block="keep" if given["include_partial_page"] else "drop")
     if "output_path" in given:
         values.setdefault("record", f"{given['output_path']}.log")
     tokenize = _tokenize_options(given)
@@ -231,6 +234,7 @@ def _options(given: dict[str, Any]) -> ServeOptions:
         values["served_model"] = tokenize.tokenizer
     return ServeOptions(
         **values,
+        blocks=blocks,
         capacities_bytes=capacities,
         max_capacity_bytes=given.get("max_capacity", capacities[-1]),
         tokenize=tokenize,
@@ -249,7 +253,9 @@ def _capacities_bytes(given: dict[str, Any]) -> tuple[int, ...]:
         per_unit = {
             "bytes": Fraction(1),
             "tokens": given["kv_bytes_per_token"],
-            "blocks": Fraction(-(-given["kv_bytes_per_token"] * given.get("block_size", 64) // 1)),
+            "blocks": Fraction(
+                -(-given["kv_bytes_per_token"] * given.get("block_size", DEFAULT_TOKEN_BLOCK_SIZE) // 1)
+            ),
         }[capacity.unit]
         found.add(int(capacity.amount * per_unit))
     return tuple(sorted(found))

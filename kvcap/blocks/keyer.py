@@ -7,12 +7,13 @@ prefix. Hashes of content never leave the process: Polars keeps them stable with
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kvcap.blocks.options import BlockOptions
 from kvcap.errors import UsageError
 from kvcap.kernels.arrays import Int64Array
 from kvcap.kernels.engine_rules import generated_blocks, with_private_blocks
@@ -25,59 +26,7 @@ from kvcap.kernels.keys import (
     interleave_tails,
 )
 
-PartialBlock = Literal["keep", "drop"]
-
-DEFAULT_TOKEN_BLOCK_SIZE: Final = 64
 UNKNOWN_TOKENS: Final = -1
-DEFAULT_PARTIAL_BLOCK: Final[dict[str, PartialBlock]] = {"token_ids": "drop", "hash_ids": "keep"}
-
-
-@dataclass(frozen=True)
-class BlockOptions:
-    """What a block is.
-
-    Parameters
-    ----------
-    block_size
-        Tokens per block: of a token trace (None: 64), or of hash ids that declare none.
-    coarsen
-        How many consecutive blocks become one.
-    partial_block
-        Whether an incomplete last block counts as a block; None drops it in token traces and keeps it
-        in hash traces.
-    token_block_size
-        Tokens per block of a token trace without ``block_size``.
-    chunk_tokens
-        Tokens of a block after coarsening, in place of ``coarsen``; None leaves blocks as they are.
-    output_blocks
-        Whether generated tokens enter the cache at the end of their request's path, the last one
-        excepted, which is never fed back: from ``output_ids`` where a request has them, otherwise from
-        ``output_length`` as blocks that no other request knows.
-    """
-
-    block_size: int | None = None
-    coarsen: int = 1
-    partial_block: PartialBlock | None = None
-    token_block_size: int = DEFAULT_TOKEN_BLOCK_SIZE
-    chunk_tokens: int | None = None
-    output_blocks: bool = False
-
-    def coarsen_from(self, block_size: int) -> int:
-        """Return how many blocks of the trace become one.
-
-        Raises
-        ------
-        UsageError
-            If chunks are no multiple of the trace's blocks.
-        """
-        if self.chunk_tokens is None:
-            return self.coarsen
-        if self.chunk_tokens % block_size:
-            raise UsageError(
-                f"blocks of {block_size} tokens do not make chunks of {self.chunk_tokens} tokens: "
-                "expected a block size that divides it, or another --chunk-tokens"
-            )
-        return self.chunk_tokens // block_size
 
 
 @dataclass(frozen=True)
@@ -157,7 +106,7 @@ class BlockKeyer:
 
     def _keeps_partial(self, batch: pa.RecordBatch) -> bool:
         kind = "token_ids" if "token_ids" in batch.schema.names else "hash_ids"
-        return (self._options.partial_block or DEFAULT_PARTIAL_BLOCK[kind]) == "keep"
+        return self._options.partial_block_of(kind) == "keep"
 
     def _key_tokens(self, batch: pa.RecordBatch) -> KeyedRequests:
         block_size = self._token_block_size()

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from kvcap.engines.simulate import Points, Requests, dropped_requests, simulate, simulation_points
 from kvcap.kernels.arrays import Int64Array
 from kvcap.kernels.engine_rules import held_blocks, lookup_blocks
 from kvcap.kernels.reuse_runs import ReuseRuns
 from kvcap.kernels.run_tables import WeightedRuns, leading_tokens
-from kvcap.replay.simulate import Points, Requests, dropped_requests, simulate, simulation_points
 from kvcap.schema import POLICIES, POLICY_REQUESTS, schema_metadata
 
 if TYPE_CHECKING:
-    from kvcap.replay.options import Policy, ReplayOptions
+    from kvcap.options import ReplayOptions
     from kvcap.replay.stream import StreamedTrace
 
 
 def lookup_limits(streamed: StreamedTrace, options: ReplayOptions) -> Int64Array:
     """Return how many leading blocks of each request may hit: int64 (n_requests,)."""
-    if not options.compute_last_token:
+    if not options.rules.compute_last_token:
         return streamed.blocks
     return np.minimum(streamed.blocks, lookup_blocks(streamed.input_tokens, streamed.block_size))
 
@@ -44,22 +44,23 @@ def policy_tables(
     limits : int64 (n_requests,)
         Leading blocks of each request that may hit.
     options
-        With ``policies``, and the rules to simulate them by.
+        With policies in their rules, and the rules to simulate them by.
     capacities_blocks
         Capacities of each pool, in blocks.
     warm_up_requests
         How many requests, from the first, only fill the caches.
     """
-    points = simulation_points(capacities_blocks, options.capacity_factor, options.reserve_blocks)
+    rules = options.rules
+    points = simulation_points(capacities_blocks, rules.capacity_factor, rules.reserve_blocks)
     rows: list[dict[str, Any]] = []
     by_request: list[pa.Table] = []
     for pool, ids in _pools(streamed.columns.column("pool")):
         weighted = _numbered_from_0(streamed.runs, ids, streamed.blocks.size)
-        requests = _requests(streamed, weighted, ids, limits, tail_first=options.touch_order == "tail-first")
+        requests = _requests(streamed, weighted, ids, limits, tail_first=options.tail_first)
         measured = ids >= warm_up_requests
-        for policy, point, hit_blocks in simulate(requests, points, options.policies, options.oversize):
+        for policy, point, hit_blocks in simulate(requests, points, rules.policies, rules.oversize):
             hit_tokens = leading_tokens(weighted, hit_blocks)
-            dropped = measured & dropped_requests(requests, policy, points, point, options.oversize)
+            dropped = measured & dropped_requests(requests, policy, points, point, rules.oversize)
             rows.append(
                 {
                     **_point_columns(policy, points, point),
@@ -70,12 +71,12 @@ def policy_tables(
                     "dropped_requests": np.count_nonzero(dropped),
                 }
             )
-            if options.request_hits:
+            if rules.request_hits:
                 by_request.append(
                     _request_rows(_point_columns(policy, points, point), ids, hit_blocks, hit_tokens)
                 )
-    tables = {"policies": _policies_table(rows, options.policies)}
-    if options.request_hits:
+    tables = {"policies": _policies_table(rows, rules.policies)}
+    if rules.request_hits:
         tables["policy_requests"] = pa.concat_tables(by_request)
     return tables
 
@@ -115,7 +116,7 @@ def _requests(
     )
 
 
-def _point_columns(policy: Policy, points: Points, point: int) -> dict[str, Any]:
+def _point_columns(policy: str, points: Points, point: int) -> dict[str, Any]:
     return {
         "policy": policy,
         "capacity_blocks": int(points.capacity_blocks[point]),
@@ -138,7 +139,7 @@ def _request_rows(
     )
 
 
-def _policies_table(rows: list[dict[str, Any]], policies: Sequence[Policy]) -> pa.Table:
+def _policies_table(rows: list[dict[str, Any]], policies: Sequence[str]) -> pa.Table:
     """Return the rows of all pools together, and of each where there are several, in order."""
     if any(row["pool"] is not None for row in rows):
         rows = [*_summed(rows), *rows]

@@ -8,30 +8,21 @@ dropped requests.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kvcap.engines.policies import POLICIES
 from kvcap.kernels.arrays import BoolArray, Int64Array
-from kvcap.kernels.block_lru import block_lru_hit_blocks
-from kvcap.kernels.fifo import fifo_hit_blocks
-from kvcap.kernels.lru import lru_hit_blocks
-from kvcap.kernels.node_lru import node_lru_hit_blocks
-from kvcap.kernels.optimal import optimal_hit_blocks
 from kvcap.kernels.reuse_runs import ReuseRuns, ReuseRunScanner
-from kvcap.kernels.run_tables import leading_parts
 from kvcap.kernels.segments import path_keys, segment_paths
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from kvcap.replay.options import Oversize, Policy
-
-
-ADMITTING: Final[tuple[Policy, ...]] = ("vllm-lru",)
-"""Policies that leave out what is larger than the cache by themselves."""
+    from kvcap.engines.rules import Oversize
 
 _CHUNK_BLOCKS: Final = 1 << 22
 
@@ -87,14 +78,14 @@ def simulation_points(capacities_blocks: Sequence[int], factor: Fraction, reserv
 
 
 def simulate(
-    requests: Requests, points: Points, policies: Sequence[Policy], oversize: Oversize
-) -> Iterator[tuple[Policy, int, Int64Array]]:
+    requests: Requests, points: Points, policies: Sequence[str], oversize: Oversize
+) -> Iterator[tuple[str, int, Int64Array]]:
     """Yield each policy, each point's number, and every request's hits there: int64 (n_requests,)."""
     everyone = np.arange(requests.touched.size)
     for chosen, kept in _admissions(requests, points, oversize):
         admitted = requests if kept.size == everyone.size else _only(requests, kept)
         for policy in policies:
-            found = _SIMULATIONS[policy](admitted, points.data_blocks[chosen])
+            found = POLICIES[policy].simulate(admitted, points.data_blocks[chosen])
             np.minimum(found, admitted.limits, out=found)
             for point, hits in zip(chosen.tolist(), found, strict=True):
                 hit_blocks = np.zeros(everyone.size, np.int64)
@@ -136,45 +127,12 @@ def _only(requests: Requests, kept: Int64Array) -> Requests:
 
 
 def dropped_requests(
-    requests: Requests, policy: Policy, points: Points, point: int, oversize: Oversize
+    requests: Requests, policy: str, points: Points, point: int, oversize: Oversize
 ) -> BoolArray:
     """Return which requests are too large for a capacity and left out there: bool (n_requests,)."""
     dropped = np.zeros(requests.held.size, np.bool_)
-    if policy in ADMITTING:
+    if POLICIES[policy].admits:
         dropped |= requests.held > points.data_blocks[point]
     if oversize == "drop":
         dropped |= requests.held > points.admitted_blocks[point]
     return dropped
-
-
-def _lru(requests: Requests, data_blocks: Int64Array) -> Int64Array:
-    return lru_hit_blocks(requests.runs, requests.touched.size, data_blocks, tail_first=requests.tail_first)
-
-
-def _fifo(requests: Requests, data_blocks: Int64Array) -> Int64Array:
-    return fifo_hit_blocks(segment_paths(requests.runs, requests.touched), data_blocks)
-
-
-def _optimal(requests: Requests, data_blocks: Int64Array) -> Int64Array:
-    # What may not hit is not worth keeping.
-    runs = leading_parts(requests.runs, requests.limits)
-    return optimal_hit_blocks(runs, requests.touched.size, data_blocks)
-
-
-def _vllm_lru(requests: Requests, data_blocks: Int64Array) -> Int64Array:
-    paths = segment_paths(requests.runs, requests.touched, requests.limits)
-    return block_lru_hit_blocks(paths, requests.limits, requests.held, data_blocks)
-
-
-def _sglang_lru(requests: Requests, data_blocks: Int64Array) -> Int64Array:
-    paths = segment_paths(requests.runs, requests.touched, requests.limits)
-    return node_lru_hit_blocks(paths, requests.limits, requests.held, data_blocks)
-
-
-_SIMULATIONS: Final[dict[Policy, Callable[[Requests, Int64Array], Int64Array]]] = {
-    "lru": _lru,
-    "fifo": _fifo,
-    "optimal": _optimal,
-    "vllm-lru": _vllm_lru,
-    "sglang-lru": _sglang_lru,
-}

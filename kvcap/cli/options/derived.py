@@ -1,0 +1,93 @@
+"""Arguments of the command line from the fields of options, and options from arguments.
+
+An argument that is not given stays None in the namespace: defaults stand in the options alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import Field
+from typing import Any, TypeVar
+
+from kvcap.option_fields import changed, flags_of, option_text, spoken_fields
+
+_O = TypeVar("_O")
+
+
+class _Parse(argparse.Action):
+    """Store what a parser makes of a value; its message names the option as the user wrote it."""
+
+    def __init__(self, parse: Callable[[str, str], Any], **settings: Any) -> None:
+        super().__init__(**settings)
+        self._parse = parse
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        text = values if isinstance(values, str) else " ".join(values or ())
+        setattr(namespace, self.dest, self._parse(text, option_string or self.dest))
+
+
+def add_fields(
+    parser: argparse._ActionsContainer,
+    options: type[Any],
+    *,
+    only: Sequence[str] = (),
+    without: Sequence[str] = (),
+) -> None:
+    """Add an argument for each field of options that can be said, those of composed options included.
+
+    Parameters
+    ----------
+    parser
+        Or a group of one.
+    options
+        A class of options.
+    only, without
+        Names of fields that are added alone, or left out.
+    """
+    for part in spoken_fields(options):
+        if part.name not in without and (not only or part.name in only):
+            _add(parser, part)
+
+
+def _add(parser: argparse._ActionsContainer, part: Field[Any]) -> None:
+    text = option_text(part)
+    assert text is not None
+    settings: dict[str, Any] = {
+        "dest": _dest(part),
+        "help": text.help.replace("{default}", text.show(part.default)).replace("%", "%%"),
+    }
+    if text.form == "switch":
+        settings |= {"action": "store_true", "default": None}
+    elif text.form == "negatable":
+        settings |= {"action": argparse.BooleanOptionalAction}
+    else:
+        settings |= {"action": _Parse, "parse": text.parse, "metavar": text.metavar, "choices": text.choices}
+    parser.add_argument(*flags_of(part), **settings)
+
+
+def given(args: argparse.Namespace, options: type[Any]) -> dict[str, Any]:
+    """Return the fields of options that were said, by their names."""
+    found = {part.name: getattr(args, _dest(part), None) for part in spoken_fields(options)}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def options_from(args: argparse.Namespace, options: _O) -> _O:
+    """Return options with what was said in place of their own.
+
+    Raises
+    ------
+    UsageError
+        If options contradict each other.
+    """
+    return changed(options, given(args, type(options)))
+
+
+def _dest(part: Field[Any]) -> str:
+    return flags_of(part)[0].lstrip("-").replace("-", "_")
