@@ -1,7 +1,8 @@
 """The generated parts of README.md and of the pages beside the code.
 
-A block stands between ``<!-- transcript: kvcap ... -->``, ``<!-- commands: all -->`` or
-``<!-- queries: all -->`` and ``<!-- end -->``. ``pytest tests/docs --overwrite-docs`` writes them again.
+A block stands between ``<!-- transcript: kvcap ... -->``, ``<!-- commands: all -->``, ``<!-- queries: all -->``
+or ``<!-- start-up lines: table -->`` (or ``misses``) and ``<!-- end -->``. ``pytest tests/docs
+--overwrite-docs`` writes them again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import re
 import shlex
 from pathlib import Path
 
+import start_up_lines
+
 from kvcap.cli import main
 from kvcap.cli.main import build_parser
 from kvcap.queries import list_queries
@@ -22,7 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = [README, *sorted(ROOT.glob("kvcap/**/README.md")), *sorted(ROOT.glob("[ps]*/README.md"))]
 _BLOCK = re.compile(
-    r"<!-- (?P<kind>transcript|commands|queries): (?P<text>.+?) -->\n.*?<!-- end -->", re.DOTALL
+    r"<!-- (?P<kind>transcript|commands|queries|start-up lines): (?P<text>.+?) -->\n.*?<!-- end -->",
+    re.DOTALL,
 )
 
 
@@ -43,6 +47,7 @@ def _block(match: re.Match[str]) -> str:
         "transcript": _transcript,
         "commands": _command_table,
         "queries": _query_table,
+        "start-up lines": start_up_lines.markdown,
     }
     return f"<!-- {match['kind']}: {match['text']} -->\n{makers[match['kind']](match['text'])}<!-- end -->"
 
