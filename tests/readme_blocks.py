@@ -1,8 +1,8 @@
 """The generated parts of README.md and of the pages beside the code.
 
-A block stands between ``<!-- transcript: kvcap ... -->``, ``<!-- commands: all -->``, ``<!-- queries: all -->``
-or ``<!-- start-up lines: table -->`` (or ``misses``) and ``<!-- end -->``. ``pytest tests/docs
---overwrite-docs`` writes them again.
+A block stands between ``<!-- transcript: kvcap ... -->``, ``<!-- commands: all -->``,
+``<!-- queries: all -->`` or ``<!-- start-up lines: table -->`` (or ``misses``) and ``<!-- end -->``.
+``pytest tests/docs --overwrite-docs`` writes them again.
 """
 
 from __future__ import annotations
