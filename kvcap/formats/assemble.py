@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -78,6 +79,7 @@ class Assembler:
         self._last_us: int | None = None
         self._n_requests = 0
         self._partial_ceil = self._partial_floor = 0
+        self._remarks: Counter[str] = Counter()
         self._clear()
 
     def _clear(self) -> None:
@@ -151,6 +153,7 @@ class Assembler:
             self._complete_length(row, ids.values.size, path)
             self._clip_cached(row)
         row.kept = kept
+        self._remarks.update(row.remarks)
         self._rows.append(row)
         self._times.append(time_us)
         self._pools.append(pool)
@@ -318,6 +321,8 @@ class Assembler:
 
     def finish(self) -> None:
         """Say what only the whole log shows."""
+        for remark, count in self._remarks.items():
+            self.report.notice(f"{count:,} {remark}")
         if self._partial_floor and not self._partial_ceil:
             self.report.notice(
                 "ids cover full blocks only (floor): the tail of a prompt has no id, but its tokens count"

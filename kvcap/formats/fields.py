@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 from kvcap.errors import UsageError
-from kvcap.formats.rows import INT64_MAX, FieldError, Row, show
+from kvcap.formats.rows import INT64_MAX, FieldError, Row, show, whole_number
 
 TimestampUnit = Literal["s", "ms", "us", "ns"]
 TimestampIs = Literal["start", "end"]
@@ -132,8 +132,8 @@ def _text(column: str) -> Callable[[Row, str, Any, TimestampUnit], None]:
 
 def _count(column: str) -> Callable[[Row, str, Any, TimestampUnit], None]:
     def put(row: Row, field: str, value: Any, unit: TimestampUnit) -> None:
-        whole = int(value) if type(value) is float and value.is_integer() else value
-        if type(whole) is not int or not 0 <= whole <= INT64_MAX:
+        whole = whole_number(value)
+        if whole is None or not 0 <= whole <= INT64_MAX:
             raise FieldError(field, f"is {show(value)}, expected an integer from 0")
         setattr(row, column, whole)
 

@@ -15,6 +15,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from kvcap.kernels.json_flags import ABOVE_INT64, ABOVE_UINT32, NEGATIVE
@@ -23,6 +24,7 @@ INT64_MAX: Final = 2**63 - 1
 UINT64_MAX: Final = 2**64 - 1
 INT64_MIN: Final = -(2**63)
 _SHOWN: Final = 40
+_MOST_DIGITS: Final = 20
 
 
 class FieldError(Exception):
@@ -78,6 +80,8 @@ class Row:
         Digests of what is no text, and the tokens at which each stands (None: unknown).
     observed_cached_tokens, instance, queue_us, ttft_us, duration_us
         What the cache did, who served, and when; see :data:`kvcap.schema.LOGGED_COLUMNS`.
+    remarks
+        What the user should hear of, counted over all requests: "requests hold ...".
     kept
         Values of the kept columns, of the fields that the user named and, last, of the pool.
     """
@@ -103,6 +107,7 @@ class Row:
     ttft_us: int | None = None
     duration_us: int | None = None
     line: int = 0
+    remarks: tuple[str, ...] = ()
     kept: Sequence[Any] = ()
 
 
@@ -121,6 +126,8 @@ class Values:
 
     def integers(self, value: Any, field: str) -> Ids:
         """Return a list of integers of 64 bits, signed or unsigned."""
+        if type(value) is str:
+            return PLAIN_VALUES.integers(_list_in_text(value, field), field)
         if type(value) is not list:
             raise FieldError(field, f"is {show(value)}, expected a list of integers")
         if value and set(map(type, value)) != {int}:
@@ -132,6 +139,8 @@ class Values:
 
     def ids(self, value: Any, field: str) -> Ids | list[str]:
         """Return block ids: integers of 64 bits, or strings."""
+        if type(value) is str:
+            return PLAIN_VALUES.ids(_list_in_text(value, field), field)
         if type(value) is list and value and type(value[0]) is str:
             for index, item in enumerate(value):
                 if type(item) is not str:
@@ -184,6 +193,22 @@ class CutValues(Values):
 PLAIN_VALUES: Final = Values()
 
 
+def _list_in_text(text: str, field: str) -> list[Any]:
+    """Return a list that a table holds as JSON text."""
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise FieldError(field, f"is {show(text)}, expected a list ({error.msg})") from None
+    if type(value) is not list:
+        raise FieldError(field, f"is {show(text)}, expected a list")
+    return value
+
+
+def is_list(value: Any) -> bool:
+    """Return whether a field holds a list, or one as JSON text, as tables do."""
+    return isinstance(value, list) or (isinstance(value, str) and value.lstrip()[:1] == "[")
+
+
 def integer_flags(values: NDArray[np.integer[Any]]) -> int:
     """Return the flags of an array of integers."""
     if values.size == 0:
@@ -231,11 +256,21 @@ def show(value: Any) -> str:
 def optional_count(record: Mapping[str, Any], field: str) -> int | None:
     """Return an integer from 0 to 2**63 - 1, or None where the field is absent or null."""
     value = record.get(field)
+    whole = whole_number(value)
     if value is None:
         return None
-    if type(value) is not int or not 0 <= value <= INT64_MAX:
+    if whole is None or not 0 <= whole <= INT64_MAX:
         raise FieldError(field, f"is {show(value)}, expected an integer from 0")
-    return value
+    return whole
+
+
+def whole_number(value: Any) -> int | None:
+    """Return an integer, also one that a table wrote as ``1024.0`` or as text, or None for anything else."""
+    if type(value) is float and value.is_integer():
+        return int(value)
+    if type(value) is str and len(value) <= _MOST_DIGITS and value.isdecimal():
+        return int(value)
+    return value if type(value) is int else None
 
 
 def required_count(record: Mapping[str, Any], field: str) -> int:
@@ -249,11 +284,12 @@ def required_count(record: Mapping[str, Any], field: str) -> int:
 def optional_size(record: Mapping[str, Any], field: str) -> int | None:
     """Return an integer from 1 to 2**31 - 1, or None where the field is absent or null."""
     value = record.get(field)
+    whole = whole_number(value)
     if value is None:
         return None
-    if type(value) is not int or not 1 <= value <= 2**31 - 1:
+    if whole is None or not 1 <= whole <= 2**31 - 1:
         raise FieldError(field, f"is {show(value)}, expected an integer from 1")
-    return value
+    return whole
 
 
 def optional_text(record: Mapping[str, Any], *fields: str) -> str | None:

@@ -3,26 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
-from kvcap.formats.rows import FieldError, show
+from kvcap.formats.bodies import openai_body
+from kvcap.formats.bodies.usage import Usage
+from kvcap.formats.rows import FieldError, Row, optional_text, show
+from kvcap.formats.timestamps import to_microseconds
+
+FAILED: Final = "calls that failed"
+_FAILURES: Final = {"failure", "failed", "error", "timeout", "cancelled", "canceled"}
 
 
-def body_text(body: Mapping[str, Any]) -> str:
-    """Return a request body as JSON text."""
-    return orjson.dumps(body).decode()
+def text_row(body: Mapping[str, Any], usage: Usage | None = None, **columns: Any) -> Row:
+    """Return the row of a request that a body of any API says, checked as a replay checks it.
 
-
-def body_from_json(text: Any, field: str) -> dict[str, Any]:
-    """Return a body that a log holds as JSON inside a string.
+    Parameters
+    ----------
+    body
+        As it was sent.
+    usage
+        What the answer says of tokens. The prompt's count is compared with what is tokenized.
+    columns
+        Further columns of the row; ``model`` is the body's where there is none.
 
     Raises
     ------
     FieldError
-        If it is no string with a JSON object in it.
+        If the body is none that can be rendered, or one whose text was cut.
     """
+    request, remarks = openai_body(dict(body))
+    row = Row(text=body_text(request), remarks=tuple(remarks), **columns)
+    if row.model is None:
+        row.model = optional_text(request, "model")
+    if usage is not None:
+        row.input_length = usage.prompt if row.input_length is None else row.input_length
+        row.output_length = usage.output if row.output_length is None else row.output_length
+        row.observed_cached_tokens = usage.cached
+    return row
+
+
+def body_text(body: Mapping[str, Any]) -> str:
+    """Return a request body as JSON text.
+
+    Raises
+    ------
+    FieldError
+        If it cannot be written, such as for half a surrogate pair.
+    """
+    try:
+        return orjson.dumps(body).decode()
+    except TypeError as error:
+        raise FieldError("", f"cannot be written as JSON ({error}), expected a request body") from None
+
+
+def body_from_json(text: Any, field: str) -> dict[str, Any]:
+    """Return a body that a log holds as an object, or as JSON inside a string.
+
+    Raises
+    ------
+    FieldError
+        If it is neither.
+    """
+    if type(text) is dict:
+        return text
     if type(text) is not str:
         raise FieldError(field, f"is {show(text)}, expected a JSON object in a string")
     try:
@@ -34,8 +79,20 @@ def body_from_json(text: Any, field: str) -> dict[str, Any]:
     return body
 
 
-def has_prompt(body: Any) -> bool:
-    """Return whether a body holds something to prefill."""
-    return isinstance(body, dict) and any(
-        body.get(key) is not None for key in ("messages", "prompt", "input")
-    )
+def has_failed(status: Any) -> bool:
+    """Return whether a status is an HTTP error, or says so in words."""
+    if type(status) is str:
+        word = status.strip().lower()
+        return int(word) >= 400 if word.isdecimal() and len(word) < 9 else word in _FAILURES
+    return type(status) in (int, float) and status >= 400
+
+
+def microseconds_between(begin: Any, end: Any, unit: Any) -> int | None:
+    """Return the time from one timestamp to a later one, or None where either is missing or no time."""
+    if begin in (None, "") or end in (None, ""):
+        return None
+    try:
+        duration = to_microseconds(end, unit) - to_microseconds(begin, unit)
+    except FieldError:
+        return None
+    return duration if duration >= 0 else None

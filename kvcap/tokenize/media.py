@@ -11,16 +11,9 @@ from typing import Final
 
 import orjson
 
+from kvcap.formats.bodies.openai import MEDIA_TYPES
 from kvcap.tokenize.options import MultimodalMode
 from kvcap.tokenize.prompts import Json, Source
-
-MEDIA_TYPES: Final = {
-    **dict.fromkeys(("image", "image_url", "input_image", "image_pil", "image_embeds"), "image"),
-    **dict.fromkeys(("audio", "audio_url", "input_audio", "audio_embeds"), "audio"),
-    **dict.fromkeys(("video", "video_url", "input_video", "video_embeds"), "video"),
-    **dict.fromkeys(("file", "input_file", "document"), "file"),
-}
-"""What kind of medium a part's type is."""
 
 _DIGEST_BYTES: Final = 4
 
@@ -41,7 +34,7 @@ def replace_media(messages: list[Json], source: Source, mode: MultimodalMode) ->
     Raises
     ------
     RecordError
-        If there is one and the mode is ``refuse``, or a part is not an object or text.
+        If there is one and the mode is ``refuse``.
     """
     replaced: list[Json] = []
     count = 0
@@ -61,8 +54,6 @@ def _replace_parts(
     replaced: list[object] = []
     count = 0
     for position, part in enumerate(parts):
-        if not isinstance(part, (dict, str)):
-            raise source.error(f"{field}[{position}]", "is neither an object nor text, expected a part")
         medium = MEDIA_TYPES.get(str(part.get("type"))) if isinstance(part, dict) else None
         if medium is None:
             replaced.append(part)

@@ -2,15 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from kvcap.errors import RecordError
-from kvcap.tokenize.prompts import Json, Source
-from kvcap.tokenize.responses import chat_body
-
-SOURCE = Source("log.jsonl", 3)
+from kvcap.formats.bodies.responses import chat_body
+from kvcap.formats.rows import FieldError
+from kvcap.tokenize.prompts import Json
 
 
 def messages(body: Json) -> list[Json]:
-    converted: list[Json] = chat_body(body, SOURCE)["messages"]
+    converted: list[Json] = chat_body(body)["messages"]
     return converted
 
 
@@ -54,15 +52,13 @@ def test_a_second_text_of_the_assistant_is_a_second_message() -> None:
 
 def test_function_tools_are_nested_and_tools_of_the_server_left_out() -> None:
     function = {"name": "f", "parameters": {"type": "object"}, "strict": True}
-    body = chat_body(
-        {"input": "x", "tools": [{"type": "function", **function}, {"type": "web_search"}]}, SOURCE
-    )
+    body = chat_body({"input": "x", "tools": [{"type": "function", **function}, {"type": "web_search"}]})
     assert body["tools"] == [{"type": "function", "function": function}]
 
 
 def test_effort_and_unfinished_turns_reach_the_template() -> None:
     partial = {"type": "message", "role": "assistant", "status": "incomplete", "content": "Once"}
-    body = chat_body({"input": [partial], "reasoning": {"effort": "high"}, "model": "m"}, SOURCE)
+    body = chat_body({"input": [partial], "reasoning": {"effort": "high"}, "model": "m"})
     assert body["reasoning_effort"] == "high"
     assert body["continue_final_message"] is True
     assert body["model"] == "m"
@@ -80,5 +76,5 @@ def test_effort_and_unfinished_turns_reach_the_template() -> None:
     ],
 )
 def test_what_a_chat_message_cannot_express_is_refused(body: Json, message: str) -> None:
-    with pytest.raises(RecordError, match=message):
-        chat_body(body, SOURCE)
+    with pytest.raises(FieldError, match=message):
+        chat_body(body)

@@ -10,17 +10,10 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from kvcap.formats.bodies.openai import TEXT_KEYS
 from kvcap.tokenize.prompts import ChatPrompt, Json, Source
 
 _REASONING_NAMES: Final = ("reasoning_content", "thinking", "reasoning")
-_TEXT_KEYS: Final = {
-    "text": "text",
-    "input_text": "text",
-    "output_text": "text",
-    "refusal": "refusal",
-    "thinking": "thinking",
-}
-"""Which field holds the text of a part, by the part's type."""
 
 
 def template_messages(prompt: ChatPrompt, *, takes_parts: bool) -> list[Json]:
@@ -73,7 +66,7 @@ def _text_part(part: Any, field: str, source: Source) -> Json:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     kind = part.get("type")
-    text = part.get(_TEXT_KEYS.get(kind, ""))
+    text = part.get(TEXT_KEYS.get(kind, ""))
     if not isinstance(text, str):
         raise source.error(field, f"is a part of type {kind!r}, expected text")
     return {**part, "type": "text", "text": text}

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvcap.tokenize.prompts import Json, Source
+from kvcap.formats.bodies.turns import Json
+from kvcap.formats.rows import FieldError
 
 
-def chat_body(body: Json, source: Source) -> Json:
+def chat_body(body: Json) -> Json:
     """Return the chat completions body that means the same prompt.
 
     Raises
     ------
-    RecordError
+    FieldError
         If the request refers to what is not in it, or holds an item or a tool that no chat message can
         express.
     """
     for name in ("previous_response_id", "conversation"):
         if body.get(name) is not None:
-            raise source.error(
+            raise FieldError(
                 name, "refers to turns that are not in the request, expected all of them in input"
             )
     items = body["input"]
@@ -34,15 +35,15 @@ def chat_body(body: Json, source: Source) -> Json:
         messages.append({"role": "user", "content": items})
     elif isinstance(items, list):
         for position, item in enumerate(items):
-            _add_item(messages, item, f"input[{position}]", source)
+            _add_item(messages, item, f"input[{position}]")
     else:
-        raise source.error("input", "is neither text nor a list of items")
+        raise FieldError("input", "is neither text nor a list of items")
     chat = {
         key: value for key, value in body.items() if key not in ("input", "instructions", "tools", "prompt")
     }
     chat["messages"] = messages
     if body.get("tools"):
-        chat["tools"] = _chat_tools(body["tools"], source)
+        chat["tools"] = _chat_tools(body["tools"])
     effort = _effort(body.get("reasoning"))
     if effort is not None:
         chat.setdefault("reasoning_effort", effort)
@@ -51,9 +52,9 @@ def chat_body(body: Json, source: Source) -> Json:
     return chat
 
 
-def _add_item(messages: list[Json], item: object, field: str, source: Source) -> None:
+def _add_item(messages: list[Json], item: object, field: str) -> None:
     if not isinstance(item, dict):
-        raise source.error(field, "is not an object, expected an input item")
+        raise FieldError(field, "is not an object, expected an input item")
     kind = item.get("type") or "message"
     if kind == "message" and isinstance(item.get("role"), str):
         if item["role"] == "assistant":
@@ -64,7 +65,7 @@ def _add_item(messages: list[Json], item: object, field: str, source: Source) ->
             )
     elif kind == "reasoning":
         if item.get("encrypted_content"):
-            raise source.error(field, "is encrypted reasoning, expected its text")
+            raise FieldError(field, "is encrypted reasoning, expected its text")
         _fill_assistant(messages, "reasoning", _reasoning_text(item))
     elif kind == "function_call":
         call = {"name": item.get("name"), "arguments": item.get("arguments")}
@@ -74,7 +75,7 @@ def _add_item(messages: list[Json], item: object, field: str, source: Source) ->
         output = {"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")}
         messages.append(output)
     else:
-        raise source.error(
+        raise FieldError(
             field, f"is an item of type {kind!r}, expected a message, a function call or reasoning"
         )
 
@@ -95,14 +96,14 @@ def _reasoning_text(item: Json) -> str:
     return "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
 
 
-def _chat_tools(tools: object, source: Source) -> list[Json]:
+def _chat_tools(tools: object) -> list[Json]:
     """Return function tools in the nested form; those that the server runs are not part of the prompt."""
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-        raise source.error("tools", "is not a list of objects")
+        raise FieldError("tools", "is not a list of objects")
     nested: list[Json] = []
     for position, tool in enumerate(tools):
         if tool.get("type") in ("custom", "namespace"):
-            raise source.error(f"tools[{position}]", f"is of type {tool['type']!r}, expected function")
+            raise FieldError(f"tools[{position}]", f"is of type {tool['type']!r}, expected function")
         if tool.get("type") == "function":
             function = tool.get("function") or {key: value for key, value in tool.items() if key != "type"}
             nested.append({"type": "function", "function": function})
