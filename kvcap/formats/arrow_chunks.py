@@ -72,6 +72,15 @@ class ArrowChunk:
             record.update((name, column[index]) for name, column in zip(names, columns, strict=True))
             yield self.first_line + index, record
 
+    def plain_records(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield number and record of every row as JSON would have it, for bodies of text.
+
+        Every struct of a column has the keys of all of them: what is null in one was never there.
+        """
+        constant = dict(self.partition)
+        for index, record in enumerate(_readable(self.batch).to_pylist()):
+            yield self.first_line + index, constant | _without_nulls(record)
+
 
 def read_parquet_chunks(source: Source) -> Iterator[ArrowChunk]:
     """Yield the rows of a Parquet file in bounded chunks.
@@ -119,6 +128,12 @@ class ArrowValues(Values):
 
 
 ARROW_VALUES: Final = ArrowValues()
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _readable(batch: pa.RecordBatch) -> pa.RecordBatch:

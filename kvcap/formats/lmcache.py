@@ -29,7 +29,7 @@ from kvcap.formats.rows import (
     required_count,
     show,
 )
-from kvcap.formats.text_rows import body_text
+from kvcap.formats.text_rows import text_row
 
 
 def _read_lookup(record: Any, values: Values) -> Iterator[Row | Skip]:
@@ -49,8 +49,8 @@ def _read_text(record: Any, values: Values) -> Iterator[Row | Skip]:
     prompt = record.get("input")
     if type(prompt) is not str:
         raise FieldError("input", f"is {show(prompt)}, expected text")
-    yield Row(
-        text=body_text({"prompt": prompt}),
+    yield text_row(
+        {"prompt": prompt},
         timestamp=record.get("timestamp"),
         session=optional_text(record, "session_id"),
         model=optional_text(record, "model"),

@@ -1,16 +1,20 @@
-"""OpenAI-compatible requests: one body a line, and input files of the Batch API.
+"""Request bodies: one a line, whichever API they are of, and input files of the Batch API.
 
 ::
 
     {"model": "m", "messages": [{"role": "user", "content": "hi"}], "timestamp": 0, "session_id": "s"}
+    {"system": "Be kind.", "messages": [...], "tools": [{"name": "f", "input_schema": {}}]}
+    {"contents": [{"parts": [{"text": "hi"}]}]}
     {"text_input": "Hello world", "output_length": 4}
+    {"session_id": "s", "message_mode": "delta", "messages": [...], "delay": 9}
     {"custom_id": "request-1", "method": "POST", "url": "/v1/chat/completions",
      "body": {"model": "m", "messages": [...]}}
 
-A body is whatever ``/v1/chat/completions``, ``/v1/responses`` or ``/v1/completions`` takes; ``timestamp``,
-``session_id`` and ``output_length`` may stand beside its fields. ``text_input`` is AIPerf's name for
-``prompt``. Requests of a batch for embeddings or moderation fill no KV cache that anyone reuses, and are
-left out.
+A body is whatever ``/v1/chat/completions``, ``/v1/responses``, ``/v1/completions``, ``/v1/messages``,
+``generateContent`` or Converse takes; ``timestamp``, ``session_id`` and ``output_length`` may stand beside
+its fields, and ``usage`` as the answer had it. ``text_input`` is AIPerf's name for ``prompt``. In a session
+of ``message_mode`` delta a row adds to the rows before it; the answers between them are not in the log.
+Requests of a batch for embeddings or moderation fill no KV cache that anyone reuses, and are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +22,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+import orjson
+
+from kvcap.formats.base import ReadOptions, ReadReport
+from kvcap.formats.bodies import is_body
+from kvcap.formats.bodies.shapes import as_body, plain_body
+from kvcap.formats.bodies.usage import answer_usage
 from kvcap.formats.dialect import Dialect, has
+from kvcap.formats.presets import generates
 from kvcap.formats.rows import (
     FieldError,
     Row,
@@ -27,29 +38,81 @@ from kvcap.formats.rows import (
     an_object,
     inner_object,
     inside,
-    optional_count,
+    is_list,
+    optional_number,
     optional_text,
     show,
+    whole_number,
 )
-from kvcap.formats.text_rows import body_text, has_prompt
+from kvcap.formats.text_rows import body_text, text_row
+from kvcap.formats.timestamps import number_of
 
-_GENERATING: Final = ("/chat/completions", "/completions", "/responses")
+WITHOUT_ANSWERS: Final = (
+    "requests hold earlier turns of their session without the answers between them, which are not in the log"
+)
+_OUTPUT_NAMES: Final = ("output_length", "output_tokens")
+_SESSION_IN_USER: Final = "_session_"
 
 
 def _read_body(record: Any, values: Values) -> Iterator[Row | Skip]:
     record = an_object(record, "messages, prompt or input")
-    body = record
-    if "text_input" in record and not has_prompt(record):
-        body = {("prompt" if key == "text_input" else key): value for key, value in record.items()}
-    if not has_prompt(body):
-        raise FieldError("", "has no prompt, expected messages, prompt, input or text_input")
-    yield Row(
-        text=body_text(body),
-        timestamp=record.get("timestamp"),
-        session=optional_text(record, "session_id"),
-        model=optional_text(record, "model"),
-        output_length=optional_count(record, "output_length"),
-    )
+    body = as_body(record, "")
+    if is_list(body.get("messages")) and type(body["messages"]) is str:
+        body = {**body, **as_body(body["messages"], "messages")}
+    if not is_body(body):
+        raise FieldError("", "has no prompt, expected messages, prompt, input, contents or text_input")
+    row = text_row(body, answer_usage(record))
+    row.timestamp = record.get("timestamp")
+    row.session = optional_text(record, "session_id") or _session_of_user(record)
+    for name in _OUTPUT_NAMES:
+        count = whole_number(record.get(name))
+        if count is not None and count >= 0:
+            row.output_length = count
+            break
+    mode = record.get("message_mode")
+    if mode not in (None, "history", "delta"):
+        raise FieldError("message_mode", f"is {show(mode)}, expected history or delta")
+    row.extra = (mode, optional_number(record, "delay") if mode is not None else None)
+    yield row
+
+
+def _session_of_user(record: dict[str, Any]) -> str | None:
+    """Return the session that agents put into ``metadata.user_id`` of Anthropic bodies."""
+    metadata = record.get("metadata")
+    user = metadata.get("user_id") if isinstance(metadata, dict) else None
+    if type(user) is not str:
+        return None
+    _, mark, session = user.rpartition(_SESSION_IN_USER)
+    return session if mark and session else None
+
+
+class _Deltas:
+    """Make whole prompts of rows that only add to their session."""
+
+    def __init__(self, options: ReadOptions, report: ReadReport) -> None:
+        self._all_are_deltas = options.session_mode == "delta"
+        self._sessions: dict[str, tuple[dict[str, Any], Any]] = {}
+
+    def __call__(self, row: Row) -> Row:
+        mode, delay = row.extra
+        is_delta = mode == "delta" or (mode is None and self._all_are_deltas)
+        if row.session is None or not is_delta:
+            return row
+        body = orjson.loads(row.text or "{}")
+        if "messages" not in body:
+            raise FieldError(
+                "messages", "is missing, expected the messages that this row adds to its session"
+            )
+        earlier, time = self._sessions.get(row.session, ({}, None))
+        if earlier:
+            body = {**earlier, **body, "messages": [*earlier["messages"], *body["messages"]]}
+            row.text = body_text(body)
+            row.remarks = (*row.remarks, WITHOUT_ANSWERS)
+        if row.timestamp is None and time is not None and delay is not None:
+            row.timestamp = time + delay
+        number = number_of(row.timestamp)
+        self._sessions[row.session] = (body, None if number is None else float(number))
+        return row
 
 
 def _read_batch(record: Any, values: Values) -> Iterator[Row | Skip]:
@@ -57,27 +120,35 @@ def _read_batch(record: Any, values: Values) -> Iterator[Row | Skip]:
     url = record.get("url")
     if type(url) is not str:
         raise FieldError("url", f"is {show(url)}, expected the path of an endpoint")
-    if not url.rstrip("/").endswith(_GENERATING):
+    if not generates(url):
         yield Skip(f"requests to {url}, which generate nothing")
         return
     body = inner_object(record, "body")
-    if not has_prompt(body):
-        raise FieldError("body", "has no prompt, expected messages, prompt or input")
     with inside("body"):
-        yield Row(text=body_text(body), model=optional_text(body, "model"), record=body)
+        row = text_row(plain_body(body))
+    row.record = body
+    yield row
 
 
-OPENAI_REQUESTS: Final = Dialect(
-    name="openai-requests",
-    summary="OpenAI request bodies, one a line: messages, prompt, input or text_input (needs a tokenizer)",
-    kind="request_json",
-    matches=lambda record: (
+def _matches_body(record: Any) -> bool:
+    return isinstance(record, dict) and (
         has(record, "messages")
         or has(record, "text_input")
         or has(record, "prompt")
         or has(record, "model", "input")
-    ),
+        or (isinstance(record.get("input"), list) and is_list(record["input"]))
+        or (has(record, "contents") and isinstance(record["contents"], list))
+    )
+
+
+OPENAI_REQUESTS: Final = Dialect(
+    name="openai-requests",
+    summary="request bodies of any API, one a line: messages, prompt, input or contents (needs a tokenizer)",
+    kind="request_json",
+    matches=_matches_body,
     read=_read_body,
+    sequencer=_Deltas,
+    refines=("token-ids",),
 )
 
 OPENAI_BATCH: Final = Dialect(

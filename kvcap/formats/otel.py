@@ -1,4 +1,4 @@
-r"""OpenTelemetry spans with generative AI attributes, as the collector's file exporter has them (OTLP JSON).
+r"""OpenTelemetry spans of generative AI, as the collector's file exporter has them (OTLP JSON).
 
 ::
 
@@ -7,11 +7,12 @@ r"""OpenTelemetry spans with generative AI attributes, as the collector's file e
         {"key": "gen_ai.request.model", "value": {"stringValue": "m"}},
         {"key": "gen_ai.input.messages", "value": {"stringValue": "[{\"role\": \"user\", ...}]"}}]}]}]}]}
 
-A line holds many spans, written when they end, so requests are put in the order of their start. Messages are
-JSON in a string, made of parts (``text``, ``tool_call``, ``tool_call_response``);
-``gen_ai.system_instructions`` goes first and ``gen_ai.tool.definitions`` are the tools. They are recorded
-only where content capture is on (OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT). Spans of other things
-are left out.
+A line holds many spans, written when they end, so requests are put in the order of their start. Attributes
+are those that :mod:`~kvcap.formats.otel_attributes` knows: OpenTelemetry's own, OpenInference's and older
+OpenLLMetry's. They hold messages only where content capture is on
+(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT). Spans of other things are left out. Log records with the
+same attributes are read as spans are. Phoenix exports a span a row, its attributes as columns; Exgentic keeps
+the spans of a session together.
 """
 
 from __future__ import annotations
@@ -19,9 +20,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-import orjson
-
+from kvcap.formats.bodies.turns import Json
 from kvcap.formats.dialect import Dialect, has
+from kvcap.formats.otel_attributes import (
+    MESSAGES,
+    body_of,
+    counts_of,
+    model_of,
+    reason_to_skip,
+    session_of,
+)
+from kvcap.formats.paths import each
 from kvcap.formats.rows import (
     FieldError,
     Row,
@@ -33,61 +42,64 @@ from kvcap.formats.rows import (
     optional_text,
     show,
 )
-from kvcap.formats.text_rows import body_text
+from kvcap.formats.text_rows import microseconds_between, text_row
 
-_MESSAGES: Final = "gen_ai.input.messages"
-_INSTRUCTIONS: Final = "gen_ai.system_instructions"
-_TOOLS: Final = "gen_ai.tool.definitions"
-_OPERATIONS: Final = {"chat", "text_completion", "generate_content"}
+_SINGLE_MESSAGES: Final = (
+    "events of single messages, which no request can be made of: capture gen_ai.input.messages on spans "
+    "(OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental)"
+)
+_LAYERS: Final = {
+    "resourceSpans": ("scopeSpans", "spans", "startTimeUnixNano"),
+    "resourceLogs": ("scopeLogs", "logRecords", "timeUnixNano"),
+}
 
 
 def _read(record: Any, values: Values) -> Iterator[Row | Skip]:
     record = an_object(record, "resourceSpans")
+    outer = next((name for name in _LAYERS if name in record), "resourceSpans")
+    middle, inner, time = _LAYERS[outer]
     n_spans = 0
-    for i, resource in enumerate(inner_list(record, "resourceSpans")):
-        with inside(f"resourceSpans[{i}]"):
-            scopes = inner_list(an_object(resource, "scopeSpans"), "scopeSpans")
+    for i, resource in enumerate(inner_list(record, outer)):
+        with inside(f"{outer}[{i}]"):
+            scopes = inner_list(an_object(resource, middle), middle)
         for j, scope in enumerate(scopes):
-            path = f"resourceSpans[{i}].scopeSpans[{j}]"
+            path = f"{outer}[{i}].{middle}[{j}]"
             with inside(path):
-                spans = inner_list(an_object(scope, "spans"), "spans")
+                spans = inner_list(an_object(scope, inner), inner)
             for k, span in enumerate(spans):
                 n_spans += 1
-                with inside(f"{path}.spans[{k}]"):
-                    item = _span(an_object(span, "attributes"))
+                with inside(f"{path}.{inner}[{k}]"):
+                    item = _span(an_object(span, "attributes"), time)
                 yield item
     if n_spans == 0:
         yield Skip("lines without a span")
 
 
-def _span(span: dict[str, Any]) -> Row | Skip:
+def _span(span: Json, time: str) -> Row | Skip:
     attributes = _attributes(span.get("attributes") or [])
-    operation = attributes.get("gen_ai.operation.name")
-    if operation is None and _MESSAGES not in attributes:
-        return Skip("spans of other things")
-    if operation is not None and (type(operation) is not str or operation not in _OPERATIONS):
-        return Skip(f"spans of operation {show(operation)}")
-    if _MESSAGES not in attributes:
-        raise FieldError(_MESSAGES, "is missing, expected messages: is content capture turned on?")
-    messages = [_message(message) for message in _json_list(attributes, _MESSAGES)]
-    if _INSTRUCTIONS in attributes:
-        text = "\n".join(_text_of(part) for part in _json_list(attributes, _INSTRUCTIONS))
-        messages.insert(0, {"role": "system", "content": text})
-    body: dict[str, Any] = {"model": attributes.get("gen_ai.request.model"), "messages": messages}
-    if _TOOLS in attributes:
-        body["tools"] = [_tool(tool) for tool in _json_list(attributes, _TOOLS)]
-    output = attributes.get("gen_ai.usage.output_tokens")
-    return Row(
-        text=body_text(body),
-        timestamp=_nanoseconds(span),
-        session=optional_text(attributes, "gen_ai.conversation.id"),
-        model=optional_text(attributes, "gen_ai.request.model", "gen_ai.response.model"),
-        output_length=output if type(output) is int and output >= 0 else None,
+    if time != "startTimeUnixNano" and MESSAGES not in attributes:
+        name = str(span.get("eventName") or attributes.get("event.name") or "")
+        return Skip(_SINGLE_MESSAGES if name.startswith("gen_ai.") else "log records of other things")
+    skip = reason_to_skip(attributes)
+    if skip is not None:
+        return Skip(skip)
+    begin = _nanoseconds(span, time)
+    return _row(attributes, begin, span.get("endTimeUnixNano"))
+
+
+def _row(attributes: Json, begin: Any, end: Any, unit: Any = "ns") -> Row:
+    return text_row(
+        body_of(attributes),
+        counts_of(attributes),
+        timestamp=begin,
+        session=session_of(attributes),
+        model=model_of(attributes),
+        duration_us=microseconds_between(begin, end, unit),
         record=attributes,
     )
 
 
-def _attributes(entries: Any) -> dict[str, Any]:
+def _attributes(entries: Any) -> Json:
     if type(entries) is not list:
         raise FieldError("attributes", f"is {show(entries)}, expected a list")
     return {
@@ -119,81 +131,75 @@ def _value(value: Any, depth: int = 0) -> Any:
     return inner
 
 
-def _entries(inner: dict[str, Any]) -> list[Any]:
+def _entries(inner: Json) -> list[Any]:
     values = inner.get("values")
     return values if type(values) is list else []
 
 
-def _json_list(attributes: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    value = attributes[name]
-    if type(value) is str:
-        try:
-            value = orjson.loads(value)
-        except orjson.JSONDecodeError as error:
-            raise FieldError(name, f"is {show(value)}, expected a JSON list ({error.msg})") from None
-    if type(value) is not list or not all(type(item) is dict for item in value):
-        raise FieldError(name, f"is {show(value)}, expected a list of objects")
-    return value
-
-
-def _message(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message in the shape of the chat API."""
-    parts = message.get("parts")
-    result: dict[str, Any] = {"role": message.get("role", "user")}
-    if type(parts) is not list:
-        result["content"] = message.get("content")
-        return result
-    parts = [part for part in parts if type(part) is dict]
-    answers = [part for part in parts if part.get("type") == "tool_call_response"]
-    if answers:
-        response = answers[0].get("response", answers[0].get("result"))
-        content = response if type(response) is str else orjson.dumps(response).decode()
-        return {"role": "tool", "tool_call_id": answers[0].get("id"), "content": content}
-    texts = [_text_of(part) for part in parts if part.get("type", "text") == "text"]
-    result["content"] = "".join(texts) if texts else None
-    calls = [part for part in parts if part.get("type") == "tool_call"]
-    if calls:
-        result["tool_calls"] = [
-            {
-                "id": call.get("id"),
-                "type": "function",
-                "function": {"name": call.get("name"), "arguments": _arguments(call.get("arguments"))},
-            }
-            for call in calls
-        ]
-    return result
-
-
-def _text_of(part: dict[str, Any]) -> str:
-    content = part.get("content", "")
-    return content if type(content) is str else orjson.dumps(content).decode()
-
-
-def _arguments(arguments: Any) -> str:
-    return arguments if type(arguments) is str else orjson.dumps(arguments or {}).decode()
-
-
-def _tool(tool: dict[str, Any]) -> dict[str, Any]:
-    if "function" in tool:
-        return tool
-    function = {key: tool[key] for key in ("name", "description", "parameters") if key in tool}
-    return {"type": "function", "function": function}
-
-
-def _nanoseconds(span: dict[str, Any]) -> Any:
-    """Return the start in microseconds as an exact decimal, whatever unit other numbers have."""
-    value = span.get("startTimeUnixNano")
+def _nanoseconds(span: Json, field: str) -> Any:
+    """Return the start in nanoseconds as an exact number, whatever unit other numbers have."""
+    value = span.get(field)
     if type(value) not in (int, str):
-        raise FieldError("startTimeUnixNano", f"is {show(value)}, expected nanoseconds")
+        raise FieldError(field, f"is {show(value)}, expected nanoseconds")
     return value
+
+
+_COLUMN: Final = "attributes."
+
+
+def _read_phoenix(record: Any, values: Values) -> Iterator[Row | Skip]:
+    record = an_object(record, "attributes.llm.input_messages")
+    attributes = {name[len(_COLUMN) :]: record[name] for name in record if name.startswith(_COLUMN)}
+    attributes = {name: value for name, value in attributes.items() if value is not None}
+    attributes.setdefault("openinference.span.kind", record.get("span_kind"))
+    skip = reason_to_skip(attributes)
+    if skip is not None:
+        yield Skip(skip)
+        return
+    row = _row(attributes, record.get("start_time"), record.get("end_time"), "s")
+    row.session = row.session or optional_text(record, "session_id")
+    yield row
+
+
+def _read_exgentic(record: Any, values: Values) -> Iterator[Row | Skip]:
+    record = an_object(record, "spans")
+    for where, scopes in each(record, "spans[]"):
+        with inside(where):
+            span = an_object(scopes[0], "attributes")
+            attributes = an_object(span.get("attributes"), MESSAGES)
+            skip = None if span.get("type") == "llm_call" else f"spans of type {show(span.get('type'))}"
+            row = None if skip else _row(attributes, span.get("start_time"), span.get("end_time"), "s")
+        if row is None:
+            yield Skip(skip or "")
+            continue
+        row.session = row.session or optional_text(record, "session_id")
+        yield row
 
 
 OTEL: Final = Dialect(
     name="otel",
-    summary="OpenTelemetry gen_ai spans with captured content, OTLP JSON lines (needs a tokenizer)",
+    summary="OpenTelemetry, OpenInference and OpenLLMetry spans with content, OTLP JSON (needs a tokenizer)",
     kind="request_json",
-    matches=lambda record: has(record, "resourceSpans"),
+    matches=lambda record: has(record, "resourceSpans") or has(record, "resourceLogs"),
     read=_read,
     timestamp_unit="ns",
     by_time=True,
+)
+
+PHOENIX: Final = Dialect(
+    name="phoenix",
+    summary="Phoenix spans, a row each with attributes as columns (needs a tokenizer)",
+    kind="request_json",
+    matches=lambda record: has(record, "span_kind") and any(name.startswith(_COLUMN) for name in record),
+    read=_read_phoenix,
+    timestamp_unit="s",
+)
+
+EXGENTIC: Final = Dialect(
+    name="exgentic",
+    summary="Exgentic sessions: spans of llm_call (needs a tokenizer)",
+    kind="request_json",
+    matches=lambda record: has(record, "harness", "spans") and isinstance(record["spans"], list),
+    read=_read_exgentic,
+    timestamp_unit="s",
 )

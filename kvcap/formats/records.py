@@ -20,6 +20,7 @@ from kvcap.formats.arrow_chunks import ArrowChunk
 from kvcap.formats.chunks import Chunk
 from kvcap.formats.csv_chunks import CsvChunk
 from kvcap.formats.dialect import Dialect
+from kvcap.formats.paths import find
 from kvcap.formats.rows import PLAIN_VALUES, CutValues, FieldError, Row, Skip, Values, show
 
 AnyChunk = Chunk | ArrowChunk | CsvChunk
@@ -45,6 +46,9 @@ def read_chunk(
         ways give the same rows and errors.
     """
     outcomes: list[Outcome] = []
+    if isinstance(chunk, ArrowChunk) and dialect.kind == "request_json":
+        _read_decoded(chunk.path, chunk.plain_records(), PLAIN_VALUES, dialect, columns, outcomes)
+        return outcomes
     if not isinstance(chunk, Chunk):
         _read_decoded(chunk.path, chunk.records(), chunk.values, dialect, columns, outcomes)
         return outcomes
@@ -139,11 +143,7 @@ def _read_record(
 def look_up(row: Row, record: Any, column: str) -> Any:
     """Return a column of the source: a field, a dotted path of fields, or what the dialect made of one."""
     for value in (row.record, record):
-        found = value
-        if isinstance(found, dict) and column in found:
-            return found[column]
-        for part in column.split("."):
-            found = found.get(part) if isinstance(found, dict) else None
+        found = find(value, column)
         if found is not None:
             return found
     return {"session_id": row.session, "model": row.model}.get(column)

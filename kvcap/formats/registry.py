@@ -6,14 +6,16 @@ from typing import Final
 
 from kvcap.formats.dialect import Dialect
 from kvcap.formats.dynamo import DYNAMO
-from kvcap.formats.gateways import AIBRIX, EXPORT, LITELLM, SAGEMAKER
+from kvcap.formats.gateways import LITELLM, SAGEMAKER
 from kvcap.formats.hash_ids import HASH_IDS
 from kvcap.formats.kv_cache_tester import KV_CACHE_TESTER
 from kvcap.formats.lmcache import LMCACHE_LOOKUPS, LMCACHE_TEXT
 from kvcap.formats.minimal_sessions import MINIMAL_SESSIONS
 from kvcap.formats.mooncake import MOONCAKE, MOONCAKE_AGENTIC, MOONCAKE_SESSIONS
 from kvcap.formats.openai import OPENAI_BATCH, OPENAI_REQUESTS
-from kvcap.formats.otel import OTEL
+from kvcap.formats.otel import EXGENTIC, OTEL, PHOENIX
+from kvcap.formats.preset_table import PRESETS
+from kvcap.formats.presets import dialect_of
 from kvcap.formats.qwen_bailian import QWEN_BAILIAN
 from kvcap.formats.ragpulse import RAGPULSE
 from kvcap.formats.sglang import SGLANG, SGLANG_LINES, SGLANG_TEXT
@@ -45,10 +47,11 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     LITELLM,
     SAGEMAKER,
     OTEL,
-    AIBRIX,
+    PHOENIX,
+    EXGENTIC,
+    *map(dialect_of, PRESETS),
     LMCACHE_TEXT,
     SGLANG_TEXT,
-    EXPORT,
     OPENAI_REQUESTS,
     LENGTHS,
 )

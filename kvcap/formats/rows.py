@@ -126,7 +126,7 @@ class Values:
 
     def integers(self, value: Any, field: str) -> Ids:
         """Return a list of integers of 64 bits, signed or unsigned."""
-        if type(value) is str:
+        if type(value) is str and is_list(value):
             return PLAIN_VALUES.integers(_list_in_text(value, field), field)
         if type(value) is not list:
             raise FieldError(field, f"is {show(value)}, expected a list of integers")
@@ -139,7 +139,7 @@ class Values:
 
     def ids(self, value: Any, field: str) -> Ids | list[str]:
         """Return block ids: integers of 64 bits, or strings."""
-        if type(value) is str:
+        if type(value) is str and is_list(value):
             return PLAIN_VALUES.ids(_list_in_text(value, field), field)
         if type(value) is list and value and type(value[0]) is str:
             for index, item in enumerate(value):
@@ -199,9 +199,7 @@ def _list_in_text(text: str, field: str) -> list[Any]:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise FieldError(field, f"is {show(text)}, expected a list ({error.msg})") from None
-    if type(value) is not list:
-        raise FieldError(field, f"is {show(text)}, expected a list")
-    return value
+    return value  # type: ignore[no-any-return]
 
 
 def is_list(value: Any) -> bool:
@@ -346,7 +344,8 @@ def inside(path: str) -> Iterator[None]:
     try:
         yield
     except FieldError as error:
-        raise FieldError(f"{path}.{error.field}" if error.field else path, error.reason) from None
+        parts = [part for part in (path, error.field) if part]
+        raise FieldError(".".join(parts), error.reason) from None
 
 
 def required(record: Mapping[str, Any], field: str, expected: str) -> Any:

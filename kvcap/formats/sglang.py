@@ -23,6 +23,8 @@ from typing import Any, Final
 import orjson
 
 from kvcap.formats.base import ReadOptions, ReadReport
+from kvcap.formats.bodies import openai_body
+from kvcap.formats.bodies.openai import has_prompt
 from kvcap.formats.dialect import Dialect, has
 from kvcap.formats.rows import (
     PLAIN_VALUES,
@@ -38,7 +40,7 @@ from kvcap.formats.rows import (
     optional_text,
     show,
 )
-from kvcap.formats.text_rows import body_from_json, body_text, has_prompt
+from kvcap.formats.text_rows import body_from_json, body_text
 
 _CUT: Final = "..."
 _CUT_REASON: Final = 'was cut by the server ("..."), expected all of it: log with --log-requests-level 3'
@@ -79,17 +81,23 @@ def _read_text(record: Any, values: Values) -> Iterator[Row | Skip]:
         yield Skip(_OTHER_LINE)
         return
     row = _row(record, obj)
-    if has_prompt(obj):
-        row.text = body_text(obj)
-    elif type(obj.get("text")) is str:
-        row.text = body_text({"prompt": obj["text"]})
-    elif obj.get("input_ids") is not None:
+    body = obj
+    if not has_prompt(obj) and type(obj.get("text")) is str:
+        body = {"prompt": obj["text"]}
+    elif not has_prompt(obj) and obj.get("input_ids") is not None:
         with inside("obj"):
-            row.text = body_text({"prompt": values.tokens(obj["input_ids"], "input_ids").values.tolist()})
-    else:
+            body = {"prompt": values.tokens(obj["input_ids"], "input_ids").values.tolist()}
+    elif not has_prompt(obj):
         raise FieldError("obj", "has no text, input_ids or messages, expected one of them")
-    if _CUT in row.text and _is_cut(obj):
-        row.extra = (row.extra[0], row.extra[1], FieldError("obj", _CUT_REASON))
+    row.text = body_text(body)
+    try:
+        if _CUT in row.text and _is_cut(obj):
+            raise FieldError("obj", _CUT_REASON)
+        with inside("obj"):
+            row.text = body_text(openai_body(body)[0])
+    except FieldError as error:
+        # The line of a finished request may be cut where the one that counts is whole.
+        row.extra = (row.extra[0], row.extra[1], error)
     yield row
 
 

@@ -10,7 +10,24 @@ import orjson
 from kvcap.formats.bodies import openai_body
 from kvcap.formats.bodies.usage import Usage
 from kvcap.formats.rows import FieldError, Row, optional_text, show
-from kvcap.formats.timestamps import to_microseconds
+from kvcap.formats.timestamps import detect_unit, to_microseconds
+
+_RENDERED: Final = (
+    "model",
+    "messages",
+    "prompt",
+    "input",
+    "instructions",
+    "tools",
+    "documents",
+    "reasoning",
+    "reasoning_effort",
+    "chat_template_kwargs",
+    "add_generation_prompt",
+    "continue_final_message",
+    "add_special_tokens",
+)
+"""Fields of a body that its prompt depends on."""
 
 FAILED: Final = "calls that failed"
 _FAILURES: Final = {"failure", "failed", "error", "timeout", "cancelled", "canceled"}
@@ -54,6 +71,11 @@ def body_text(body: Mapping[str, Any]) -> str:
     """
     try:
         return orjson.dumps(body).decode()
+    except TypeError:
+        # What no prompt is made of may hold anything: half a character, an integer beyond 64 bits.
+        kept = {key: body[key] for key in _RENDERED if key in body}
+    try:
+        return orjson.dumps(kept).decode()
     except TypeError as error:
         raise FieldError("", f"cannot be written as JSON ({error}), expected a request body") from None
 
@@ -92,6 +114,7 @@ def microseconds_between(begin: Any, end: Any, unit: Any) -> int | None:
     if begin in (None, "") or end in (None, ""):
         return None
     try:
+        unit = detect_unit([begin, end]) or unit
         duration = to_microseconds(end, unit) - to_microseconds(begin, unit)
     except FieldError:
         return None

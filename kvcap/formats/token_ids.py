@@ -6,6 +6,7 @@
     {"input_ids": [1, 2, 3], "timestamp": 1710000000000, "output_ids": [7, 8]}
     {"token_ids": [1, 2, 3], "output_length": 2}
     {"tokens": []}
+    {"prompt": [1, 2, 3], "model": "m"}
 
 The shapes may be mixed in one file. Token ids are integers from 0 to 2**32 - 1; an empty list is a request
 of no blocks. ``timestamp`` is in milliseconds unless its size shows another unit.
@@ -17,9 +18,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kvcap.formats.dialect import Dialect
-from kvcap.formats.rows import FieldError, Row, Skip, Values, optional_count, optional_text, show
+from kvcap.formats.rows import FieldError, Row, Skip, Values, is_list, optional_count, optional_text, show
 
-KEYS: Final = ("input_ids", "token_ids", "tokens")
+KEYS: Final = ("input_ids", "token_ids", "tokens", "prompt_token_ids")
+"""Fields that hold token ids and nothing else; ``prompt`` may hold them, too."""
 
 
 def read_token_ids(record: Any, values: Values) -> Iterator[Row | Skip]:
@@ -30,6 +32,8 @@ def read_token_ids(record: Any, values: Values) -> Iterator[Row | Skip]:
     if type(record) is not dict:
         raise FieldError("", f"is {show(record)}, expected a list of token ids or an object with one")
     keys = [key for key in KEYS if record.get(key) is not None]
+    if not keys and record.get("prompt") is not None:
+        keys = ["prompt"]
     if len(keys) != 1:
         found = f"has {' and '.join(keys)}" if keys else "has no token ids"
         raise FieldError("", f"{found}, expected exactly one of {', '.join(KEYS)}")
@@ -51,7 +55,11 @@ def read_token_ids(record: Any, values: Values) -> Iterator[Row | Skip]:
 def _matches(record: Any) -> bool:
     if isinstance(record, list):
         return all(type(item) is int for item in record)
-    return isinstance(record, dict) and any(isinstance(record.get(key), list) for key in KEYS)
+    if not isinstance(record, dict):
+        return False
+    prompt = record.get("prompt")
+    is_prompt = isinstance(prompt, list) and bool(prompt) and all(type(item) is int for item in prompt)
+    return is_prompt or any(is_list(record.get(key)) for key in KEYS)
 
 
 TOKEN_IDS = Dialect(

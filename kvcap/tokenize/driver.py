@@ -98,6 +98,7 @@ class _Account:
     counted: int = 0
     differing: int = 0
     first_difference: str = ""
+    clipped: int = 0
 
 
 @dataclass
@@ -253,9 +254,14 @@ class TokenizedTrace:
         columns["input_length"] = pa.array(lengths)
         columns["token_ids"] = _id_lists(pending.ids, lengths)
         columns["output_ids"] = pa.nulls(count, TOKEN_IDS)
-        # The log counts one answer for all prompts of a body; whose share is whose, it does not say.
+        # The log counts one answer and hit for all prompts of a body; whose share is whose, it does not say.
         alone = pa.array(pending.alone)
-        columns["output_length"] = pc.if_else(alone, columns["output_length"], None)
+        for name in ("output_length", "observed_cached_tokens"):
+            columns[name] = pc.if_else(alone, columns[name], None)
+        cached = columns["observed_cached_tokens"]
+        over = pc.greater(cached, columns["input_length"])
+        self._account.clipped += pc.sum(over).as_py() or 0
+        columns["observed_cached_tokens"] = pc.if_else(over, columns["input_length"], cached)
         self._requests += count
         self._update_report()
         return pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
@@ -268,6 +274,7 @@ class TokenizedTrace:
         report.bad_records = read.bad_records + account.bad_records
         report.bad_examples = (read.bad_examples + account.bad)[:MAX_EXAMPLES]
         report.backward_timestamps = read.backward_timestamps
+        report.clipped_cached_tokens = read.clipped_cached_tokens + account.clipped
         for notice in read.notices:
             report.notice(notice)
 

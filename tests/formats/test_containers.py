@@ -63,7 +63,7 @@ def test_string_ids_token_ids_and_texts_in_parquet_are_read(tmp_path: Path) -> N
     path = parquet(tmp_path / "b.parquet", input_ids=[[1, -2]])
     with pytest.raises(RecordError, match=r"b\.parquet:1: input_ids\[1\] is -2, expected a token id"):
         read_log(path)
-    body = json.dumps({"model": "m", "messages": []})
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]})
     path = parquet(tmp_path / "r.parquet", request_json=[body, body], status=[200, 503], model=["x", None])
     table, report = read_log(path)
     assert (table.num_rows, table["model"].to_pylist(), table["source_line"].to_pylist()) == (1, ["x"], [1])
@@ -240,3 +240,16 @@ def test_a_line_beyond_the_limit_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     path = write_log(tmp_path / "t.jsonl", "[1]", "[2]", json.dumps(list(range(100))))
     with pytest.raises(RecordError, match=r"t\.jsonl:3: is longer than 64 bytes"):
         read_log(path)
+
+
+def test_text_in_parquet_is_as_json_would_have_it(tmp_path: Path) -> None:
+    call = {"function": {"name": "f", "arguments": "{}"}, "id": "c"}
+    messages = [
+        [{"role": "user", "content": "hi"}],
+        [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "4", "tool_call_id": "c"}],
+    ]
+    path = parquet(tmp_path / "m.parquet", messages=messages, total_hashes=[[1, 2], [3]])
+    found = [json.loads(text) for text in read_log(path)[0]["request_json"].to_pylist()]
+    assert [body["messages"] for body in found] == messages
+    path = parquet(tmp_path / "p.parquet", prompt=["a", "b"], total_hashes=[[1, 2], [3]])
+    assert read_log(path)[0].num_rows == 2

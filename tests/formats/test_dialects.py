@@ -31,6 +31,9 @@ def log(tmp_path: Path, *records: Any) -> Path:
     )
 
 
+USER = {"role": "user", "content": "hi"}
+
+
 def bodies(path: Path, **options: Any) -> list[Any]:
     return [json.loads(text) for (text,) in rows(path, "request_json", **options)]
 
@@ -415,7 +418,7 @@ def test_openai_bodies_are_texts(tmp_path: Path) -> None:
 
 
 def test_batch_input_is_text_without_what_generates_nothing(tmp_path: Path) -> None:
-    chat = {"model": "m", "messages": []}
+    chat = {"model": "m", "messages": [USER]}
     path = log(
         tmp_path,
         {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": chat},
@@ -430,27 +433,32 @@ def test_litellm_calls_bring_their_tools_and_failures_are_left_out(tmp_path: Pat
     tools = [{"type": "function", "function": {"name": "f"}}]
     path = log(
         tmp_path,
-        {**base, "status": "success", "messages": [], "model_parameters": {"tools": tools, "stream": True}},
-        {**base, "status": "failure", "messages": []},
-        {**base, "call_type": "aembedding", "messages": []},
+        {
+            **base,
+            "status": "success",
+            "messages": [USER],
+            "model_parameters": {"tools": tools, "stream": True},
+        },
+        {**base, "status": "failure", "messages": [USER]},
+        {**base, "call_type": "aembedding", "messages": [USER]},
         {**base, "messages": "plain"},
     )
     assert bodies(path) == [
-        {"model": "m", "messages": [], "tools": tools}, {"model": "m", "prompt": "plain"},
+        {"model": "m", "messages": [USER], "tools": tools}, {"model": "m", "prompt": "plain"},
     ]  # fmt: skip
     assert rows(path, "timestamp", "session_id")[0] == (1_730_000_000_100_000, "t")
     with pytest.raises(RecordError, match="message logging turned off"):
-        read_log(log(tmp_path, {**base, "messages": []}, {**base, "messages": None}))
+        read_log(log(tmp_path, {**base, "messages": [USER]}, {**base, "messages": None}))
 
 
 @pytest.mark.parametrize("encoding", ["JSON", "BASE64"])
 def test_sagemaker_captures_hold_the_body_in_a_string(tmp_path: Path, encoding: str) -> None:
-    body = json.dumps({"messages": [], "model": "m"})
+    body = json.dumps({"messages": [USER], "model": "m"})
     data = base64.b64encode(body.encode()).decode() if encoding == "BASE64" else body
     capture = {"endpointInput": {"data": data, "encoding": encoding}}
     path = log(tmp_path, {"captureData": capture, "eventMetadata": {"inferenceTime": "2026-04-29T00:03:18Z"}})
     assert rows(path, "request_json", "timestamp", "model") == [
-        ('{"messages":[],"model":"m"}', 1_777_420_998_000_000, "m")
+        ('{"messages":[{"role":"user","content":"hi"}],"model":"m"}', 1_777_420_998_000_000, "m")
     ]
     capture["endpointInput"]["data"] = "*"
     with pytest.raises(RecordError, match=r"log:1: captureData\.endpointInput\.data is "):
@@ -469,7 +477,7 @@ def test_aibrix_lines_hold_several_requests(tmp_path: Path) -> None:
     assert table["request_json"].to_pylist() == ['{"prompt":"a"}', '{"prompt":"b"}']
     assert table["output_length"].to_pylist() == [22, 5]
     assert table["session_id"].to_pylist() == [None, "7"]
-    assert report.skipped == {"lines without a request": 1}
+    assert report.skipped == {"records without a request": 1}
 
 
 def test_lmcache_agent_text_is_a_prompt(tmp_path: Path) -> None:
@@ -614,3 +622,89 @@ def test_all_samples_of_the_field_are_covered() -> None:
 def test_names_of_dialects_are_different() -> None:
     names = [dialect.name for dialect in DIALECTS]
     assert len(set(names)) == len(names)
+
+
+def otel_body(tmp_path: Path, attributes: dict[str, Any]) -> dict[str, Any]:
+    entries = [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()]
+    spans = [{"startTimeUnixNano": "1", "attributes": entries}]
+    (body,) = bodies(log(tmp_path, {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
+    found: dict[str, Any] = body
+    return found
+
+
+def test_every_part_of_an_otel_message_counts(tmp_path: Path) -> None:
+    messages = [
+        {"role": "assistant", "parts": [{"type": "reasoning", "content": "hm"},
+                                        {"type": "tool_call", "id": "a", "name": "f", "arguments": "{}"}]},
+        {"role": "user", "parts": [
+            {"type": "tool_call_response", "id": "a", "response": "rainy 11"},
+            {"type": "tool_call_response", "id": "b", "response": {"t": 22}},
+            {"type": "text", "content": "and now?"},
+            {"type": "blob", "modality": "image", "mime_type": "image/png", "content": "AA"}]},
+    ]  # fmt: skip
+    found = otel_body(tmp_path, {"gen_ai.input.messages": json.dumps(messages)})["messages"]
+    assert found[0]["reasoning"] == "hm"
+    assert [message["role"] for message in found] == ["assistant", "tool", "tool", "user"]
+    assert [message["content"] for message in found[1:3]] == ["rainy 11", '{"t":22}']
+    assert found[3]["content"][0] == {"type": "text", "text": "and now?"}
+    assert found[3]["content"][1]["type"] == "image"
+
+
+def test_an_unknown_part_of_an_otel_message_is_refused(tmp_path: Path) -> None:
+    messages = [{"role": "user", "parts": [{"type": "hologram"}]}]
+    with pytest.raises(RecordError, match=r"messages\[0\].parts\[0\].type is 'hologram', expected text"):
+        otel_body(tmp_path, {"gen_ai.input.messages": json.dumps(messages)})
+
+
+def test_openinference_attributes_are_a_request(tmp_path: Path) -> None:
+    call = "llm.input_messages.1.message.tool_calls.0.tool_call"
+    body = otel_body(
+        tmp_path,
+        {
+            "openinference.span.kind": "LLM",
+            "llm.model_name": "m",
+            "llm.input_messages.0.message.role": "user",
+            "llm.input_messages.0.message.contents.0.message_content.type": "text",
+            "llm.input_messages.0.message.contents.0.message_content.text": "hi",
+            "llm.input_messages.1.message.role": "assistant",
+            f"{call}.id": "c",
+            f"{call}.function.name": "f",
+            f"{call}.function.arguments": "{}",
+            "llm.input_messages.2.message.role": "tool",
+            "llm.input_messages.2.message.content": "4",
+            "llm.input_messages.2.message.tool_call_id": "c",
+            "llm.tools.0.tool.json_schema": '{"name": "f", "input_schema": {}}',
+        },
+    )
+    assert body == {
+        "model": "m",
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+            {"role": "assistant", "content": None, "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+            {"role": "tool", "content": "4", "tool_call_id": "c"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}],
+    }  # fmt: skip
+
+
+def test_older_openllmetry_attributes_are_a_request_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    attributes = {f"gen_ai.prompt.{n}.{key}": value for n in range(11) for key, value in (
+        ("role", "user"), ("content", str(n)))}  # fmt: skip
+    attributes |= {
+        "gen_ai.prompt.1.role": "assistant",
+        "gen_ai.prompt.1.tool_calls.0.name": "f",
+        "gen_ai.prompt.1.tool_calls.0.arguments": '{"x": 1}',
+        "llm.request.functions.0.name": "f",
+        "llm.request.functions.0.parameters": '{"type": "object"}',
+    }
+    body = otel_body(tmp_path, attributes)
+    assert [message["content"] for message in body["messages"]] == [str(n) for n in range(11)]
+    assert body["messages"][1]["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"x": 1}'}
+    assert body["tools"][0]["function"] == {"name": "f", "parameters": {"type": "object"}}
+    completion = {
+        "llm.request.type": "completion",
+        "gen_ai.prompt.0.role": "user",
+        "gen_ai.prompt.0.content": "x",
+    }
+    assert otel_body(tmp_path, completion)["prompt"] == "x"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from body_kinds import KINDS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,12 +64,6 @@ SAMPLES: dict[str, list[Any]] = {
     ],
     "sglang-text-requests": [{"event": "request.received", "rid": "r", "obj": {"text": "hi"}}],
     "openai-requests": [{**CHAT, "timestamp": 3}, {"prompt": [1, 2]}],
-    "openai-batch": [{"custom_id": "r", "url": "/v1/chat/completions", "body": CHAT}],
-    "litellm": [{"call_type": "acompletion", "status": "success", "startTime": 1730000000.1, **CHAT}],
-    "sagemaker": [
-        {"captureData": {"endpointInput": {"data": json.dumps(CHAT), "encoding": "JSON"}},
-         "eventMetadata": {"inferenceTime": "2026-04-29T00:03:18Z"}}
-    ],
     "aibrix": [{"timestamp": 6011, "requests": [{"Output Length": 22, "prompt": "a"}]}],
     "lmcache-text": [{"timestamp": 1760587801647311, "input": "Hi", "output": "x"}],
     "otel": [
@@ -81,8 +76,9 @@ SAMPLES: dict[str, list[Any]] = {
             {"key": "gen_ai.input.messages", "value": {"arrayValue": {"values": [
                 {"kvlistValue": {"values": [{"key": "role", "value": {"stringValue": "user"}}]}}]}}}]}]}]}]},
     ],
-    "request-json": [{"timestamp": 3, "status": 200, "model": "m", "request_json": json.dumps(CHAT)}],
 }  # fmt: skip
+for _kind in KINDS:
+    SAMPLES.setdefault(_kind.name, []).append(_kind.record)
 LINES = {
     "vllm": "INFO 10-01 18:43:27 logger.py:36] Received request c-0: prompt: 'x', params: S(n=1), "
     "prompt_token_ids: [1, 2, 3], lora_request: None.",

@@ -165,7 +165,7 @@ def test_a_bad_token_record_is_one_line_with_file_line_and_field(
         ('"input_length": 2', "hash_ids is missing, expected a list of ids"),
         ('"hash_ids": null, "input_length": 2', "hash_ids is null, expected a list of ids"),
         ('"hash_ids": [1]', "input_length is missing, expected an integer from 0"),
-        ('"hash_ids": [1], "input_length": 1.0', "input_length is 1.0, expected an integer"),
+        ('"hash_ids": [1], "input_length": 1.5', "input_length is 1.5, expected an integer"),
         ('"hash_ids": [1], "input_length": true', "input_length is true, expected an integer"),
         ('"hash_ids": ["a", 1], "input_length": 2', r"hash_ids\[1\] is 1, expected a string"),
         ('"hash_ids": [1, "a"], "input_length": 2', r"hash_ids\[1\] is 'a', expected an integer"),

@@ -1,4 +1,4 @@
-"""What an answer says of tokens: how many the prompt had, how many of them came from a cache, how many were made.
+"""What an answer says of tokens: those of the prompt, those of them from a cache, and those generated.
 
 Names differ by API, and so does what counts: OpenAI's and Gemini's prompt tokens contain the cached ones,
 Anthropic's and Bedrock's input tokens do not, nor those written to the cache. A count that is absent is not
