@@ -1,8 +1,8 @@
 """The generated parts of README.md and of the pages beside the code.
 
 A block stands between ``<!-- transcript: kvcap ... -->``, ``<!-- commands: all -->``,
-``<!-- queries: all -->`` or ``<!-- start-up lines: table -->`` (or ``misses``) and ``<!-- end -->``.
-``pytest tests/docs --overwrite-docs`` writes them again.
+``<!-- queries: all -->``, ``<!-- formats: all -->`` or ``<!-- start-up lines: table -->`` (or ``misses``) and
+``<!-- end -->``. ``pytest tests/docs --overwrite-docs`` writes them again.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ import start_up_lines
 
 from kvcap.cli import main
 from kvcap.cli.main import build_parser
+from kvcap.formats.registry import DIALECTS
 from kvcap.queries import list_queries
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = [README, *sorted(ROOT.glob("kvcap/**/README.md")), *sorted(ROOT.glob("[ps]*/README.md"))]
 _BLOCK = re.compile(
-    r"<!-- (?P<kind>transcript|commands|queries|start-up lines): (?P<text>.+?) -->\n.*?<!-- end -->",
+    r"<!-- (?P<kind>transcript|commands|queries|formats|start-up lines): (?P<text>.+?) -->\n.*?<!-- end -->",
     re.DOTALL,
 )
+
+_KINDS = {"token_ids": "token ids", "hash_ids": "ids of blocks", "request_json": "text"}
 
 
 def regenerated(text: str) -> str:
@@ -48,6 +51,7 @@ def _block(match: re.Match[str]) -> str:
         "commands": _command_table,
         "queries": _query_table,
         "start-up lines": start_up_lines.markdown,
+        "formats": _format_table,
     }
     return f"<!-- {match['kind']}: {match['text']} -->\n{makers[match['kind']](match['text'])}<!-- end -->"
 
@@ -73,3 +77,12 @@ def _command_table(_which: str) -> str:
 def _query_table(_which: str) -> str:
     rows = [f"| `{query.name}` | {query.purpose} |" for query in list_queries()]
     return "\n".join(["| query | answers |", "|---|---|", *rows]) + "\n"
+
+
+def _format_table(text: str) -> str:
+    rows = ["| name | what | prompts are |", "|---|---|---|"]
+    for dialect in DIALECTS:
+        kind = _KINDS[dialect.kind] if dialect.refusal is None else f"not there: {dialect.refusal}"
+        summary = dialect.summary.replace("|", "\\|")
+        rows.append(f"| `{dialect.name}` | {summary} | {kind} |")
+    return "\n".join(rows) + "\n"
