@@ -73,7 +73,19 @@ def subsets(blocks, largest):
 class RadixNode:
     def __init__(self, contents, parent, last_use):
         self.contents, self.parent, self.last_use = contents, parent, last_use
+        self.came, self.requests = last_use, 0
         self.children, self.locked = {}, False
+
+
+RANKS = {
+    "lru": lambda node: node.last_use,
+    "lfu": lambda node: (node.requests, node.last_use),
+    "slru": lambda node: (node.requests >= 2, node.last_use),
+    "fifo": lambda node: node.came,
+    "filo": lambda node: -node.came,
+    "mru": lambda node: -node.last_use,
+}
+"""The leaf with the lowest rank goes first."""
 
 
 class RadixTree:
@@ -117,14 +129,15 @@ class RadixTree:
         node.parent.children[node.contents[0]] = upper
         node.contents, node.parent, node.last_use = node.contents[blocks:], upper, self.clock - 1
         upper.children[node.contents[0]] = node
+        upper.came, upper.requests = node.came, node.requests
         return upper
 
-    def evict_one_leaf(self):
+    def evict_one_leaf(self, rank):
         leaves = [node for node in self.nodes() if not node.children and not node.locked]
         if not leaves:
             return False
-        oldest = min(leaves, key=lambda node: node.last_use)
-        del oldest.parent.children[oldest.contents[0]]
+        lowest = min(leaves, key=rank)
+        del lowest.parent.children[lowest.contents[0]]
         return True
 
     def insert(self, prompt):
@@ -132,11 +145,14 @@ class RadixTree:
         rest = prompt[sum(len(node.contents) for node in walked) :]
         if rest:
             parent = walked[-1] if walked else self.root
-            parent.children[rest[0]] = RadixNode(rest, parent, self.clock)
+            walked.append(RadixNode(rest, parent, self.clock))
+            parent.children[rest[0]] = walked[-1]
+        for node in walked:
+            node.requests += 1
 
 
-def radix_tree_hits(prompts, lookups, held, capacity):
-    """Whole nodes go, oldest leaf first, until a request's new blocks and one more fit."""
+def radix_tree_hits(prompts, lookups, held, capacity, policy="lru"):
+    """Whole nodes go, the leaf of lowest rank first, until a request's new blocks and one more fit."""
     tree, hits = RadixTree(), []
     for prompt, lookup, blocks_held in zip(prompts, lookups, held, strict=True):
         found = tree.walk(prompt[:lookup])
@@ -144,7 +160,7 @@ def radix_tree_hits(prompts, lookups, held, capacity):
         for node in found:
             node.locked = True
         new = blocks_held - hits[-1]
-        while capacity - tree.blocks() < new + 1 and tree.evict_one_leaf():
+        while capacity - tree.blocks() < new + 1 and tree.evict_one_leaf(RANKS[policy]):
             pass
         for node in found:
             node.locked = False

@@ -78,6 +78,23 @@ def _sglang_lru(requests: Requests, data_blocks: Int64Array) -> Int64Array:
     return node_lru_hit_blocks(paths, requests.limits, requests.held, data_blocks)
 
 
+def _sglang_by_rank(policy: str) -> Simulation:
+    """Return the simulation of one of SGLang's policies other than lru."""
+
+    def simulate(requests: Requests, data_blocks: Int64Array) -> Int64Array:
+        from kvcap.kernels import node_policies
+        from kvcap.kernels.segments import segment_paths
+
+        paths = segment_paths(requests.runs, requests.touched, requests.limits)
+        rank: int = getattr(node_policies, policy.upper())
+        return node_policies.node_policy_hit_blocks(paths, requests.limits, requests.held, data_blocks, rank)
+
+    return simulate
+
+
+RADIX_EVICTION_POLICIES: Final = ("lru", "lfu", "slru", "fifo", "filo", "mru")
+"""SGLang's own names of what its radix tree evicts first; policies here say ``sglang-`` before them."""
+
 POLICIES: Final[Mapping[str, Policy]] = MappingProxyType(
     {
         policy.name: policy
@@ -87,6 +104,10 @@ POLICIES: Final[Mapping[str, Policy]] = MappingProxyType(
             Policy("optimal", _optimal),
             Policy("vllm-lru", _vllm_lru, admits=True, holds_running=True),
             Policy("sglang-lru", _sglang_lru, holds_running=True),
+            *(
+                Policy(f"sglang-{name}", _sglang_by_rank(name), holds_running=True)
+                for name in RADIX_EVICTION_POLICIES[1:]
+            ),
         )
     }
 )

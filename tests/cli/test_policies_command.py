@@ -137,13 +137,20 @@ def test_hits_by_request_are_kept_with_the_results(run: Run, trace: Path, tmp_pa
     assert run("sql", results, sql)[1].split() == ["hits", "000000011001"]
 
 
+def test_another_eviction_policy_of_sglang_is_simulated_in_place_of_lru(run: Run, trace: Path) -> None:
+    options = ["--engine", "sglang", "--radix-eviction-policy", "filo", "--capacities", "9blocks"]
+    code, out, _ = run("replay", trace, *options, "--format", "json")
+    assert code == 0
+    assert [row["policy"] for row in json.loads(out)["together"]["policies"]] == ["sglang-filo"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--policies", ","], "--policies is empty, expected names with commas between them"),
         (
             ["--policies", "lru,mru"],
-            "policy is 'mru', expected one of lru, fifo, optimal, vllm-lru, sglang-lru",
+            "policy is 'mru', expected one of lru, fifo, optimal, vllm-lru, sglang-lru, sglang-lfu, ",
         ),
         (["--omit-underfilled"], "--omit-underfilled goes with --policies or --engine"),
         (["--policies", "lru", "--request-hits"], "--request-hits goes with --out"),
@@ -155,6 +162,11 @@ def test_hits_by_request_are_kept_with_the_results(run: Run, trace: Path, tmp_pa
         ),
         (["--engine", "lmcache", "--coarsen", "2"], "expected no coarsening"),
         (["--engine", "lmcache", "--chunk-tokens", "6"], "blocks of 4 tokens do not make chunks of 6 tokens"),
+        (["--radix-eviction-policy", "lfu"], "--radix-eviction-policy is SGLang's: expected --engine sglang"),
+        (
+            ["--engine", "sglang", "--radix-eviction-policy", "lfu", "--policies", "lru"],
+            "expected --engine sglang and no --policies",
+        ),
         (["--output-blocks", "on"], "--output-blocks on needs --partial-block drop"),
     ],
 )

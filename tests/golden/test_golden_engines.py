@@ -66,6 +66,16 @@ def test_node_eviction_equals_sglang(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_other_policies_equal_sglang(name):
+    expected = expected_hits(f"sglang_policies_{name}")
+    policies = [key.split("_")[0] for key in expected]
+    assert sorted(policies) == ["fifo", "filo", "lfu", "mru", "slru"]
+    for policy in policies:
+        hits, _ = predicted_hits(name, "sglang", (5801,), policies=(f"sglang-{policy}",))
+        assert np.count_nonzero(hits[5801] != expected[f"{policy}_c5801"]) == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_write_through_host_tier_finds_what_one_tier_of_the_larger_size_would(name):
     expected = expected_hits(f"sglang_hicache_write_through_{name}")
     pairs = {key.rsplit("_", 1)[0] for key in expected}

@@ -265,7 +265,10 @@ def test_engines_cut_token_traces_into_their_own_blocks() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"policies": ("mru",)}, "policy is 'mru', expected one of lru, fifo, optimal, vllm-lru, sglang-lru"),
+        (
+            {"policies": ("mru",)},
+            "policy is 'mru', expected one of lru, fifo, optimal, vllm-lru, sglang-lru, ",
+        ),
         ({"policies": ("lru",), "capacity_factor": Fraction(3, 2)}, "capacity factor is 3/2, expected"),
         ({"reserve_blocks": 1}, "expected policies with them"),
         ({"request_hits": True}, "expected policies with them"),

@@ -9,6 +9,8 @@ from dataclasses import fields
 from kvcap.cli.options.derived import add_fields, given
 from kvcap.cli.options.model import given_bytes_per_token, given_model_bytes
 from kvcap.engines import ENGINES, Rules
+from kvcap.engines.policies import RADIX_EVICTION_POLICIES
+from kvcap.errors import UsageError
 from kvcap.options import ReplayOptions
 
 
@@ -28,6 +30,11 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
         "wins",
     )
     add_fields(group, Rules)
+    group.add_argument(
+        "--radix-eviction-policy",
+        choices=RADIX_EVICTION_POLICIES,
+        help="with --engine sglang: which leaves of its radix tree go first (default: lru)",
+    )
     group.add_argument(
         "--omit-underfilled",
         action="store_true",
@@ -52,4 +59,11 @@ def replay_options(args: argparse.Namespace) -> ReplayOptions:
     values["kv_bytes_per_token"] = given_bytes_per_token(args)
     values["model_bytes"] = given_model_bytes(args)
     values["block_size"] = args.block_size
+    radix_policy = getattr(args, "radix_eviction_policy", None)
+    if radix_policy is not None:
+        if args.engine != "sglang" or "policies" in values:
+            raise UsageError(
+                "--radix-eviction-policy is SGLang's: expected --engine sglang and no --policies"
+            )
+        values["policies"] = (f"sglang-{radix_policy}",)
     return ReplayOptions.of(getattr(args, "engine", None), **values)
