@@ -12,7 +12,7 @@ from kvcap.replay import replay
 
 if TYPE_CHECKING:
     from kvcap.analysis import Answer, answer
-    from kvcap.formats.base import ReadOptions
+    from kvcap.formats.options import ReadOptions
     from kvcap.queries import Results, open_results
 
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
 
 _LAZY = {
     "Answer": "kvcap.analysis",
-    "ReadOptions": "kvcap.formats.base",
+    "ReadOptions": "kvcap.formats.options",
     "Results": "kvcap.queries",
     "answer": "kvcap.analysis",
     "open_results": "kvcap.queries",

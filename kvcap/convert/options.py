@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
+
+from kvcap.option_fields import option
 
 if TYPE_CHECKING:
     from kvcap.formats import ReadReport
@@ -27,8 +29,17 @@ class ConvertOptions:
         Overwrite an existing output.
     """
 
-    target: Target = "parquet"
-    anonymize: bool = False
+    target: Target = option(
+        "parquet",
+        "what to write: a Parquet trace, or hash ids as JSON Lines (default: {default})",
+        "--to",
+        choices=get_args(Target),
+    )
+    anonymize: bool = option(
+        False,
+        "replace ids by integers in order of first appearance, and drop text, names and kept columns; what "
+        "remains replays to the same answers",
+    )
     force: bool = False
 
 

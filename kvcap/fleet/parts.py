@@ -80,7 +80,7 @@ def read_file(job: FleetJob, name: str) -> Iterator[FileHead | pa.Buffer]:
     """
     trace: Trace = open_trace([name], job.reading)
     if trace.kind == "request_json" and job.tokenizing is not None:
-        from kvcap.tokenize import tokenize_trace
+        from kvcap.tokenize.driver import tokenize_trace
 
         trace = tokenize_trace(trace, job.tokenizing)
     try:

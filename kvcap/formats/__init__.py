@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kvcap.formats.base import ReadOptions, ReadReport, Trace
+from kvcap.formats.base import ReadReport, Trace
+from kvcap.formats.options import ReadOptions
 
 if TYPE_CHECKING:
     from kvcap.formats.records import AnyChunk

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from kvcap.errors import RecordError
-from kvcap.formats.base import MAX_EXAMPLES, ReadOptions, ReadReport
+from kvcap.formats.base import MAX_EXAMPLES, ReadReport
 from kvcap.formats.columns import KeptColumn, list_array
 from kvcap.formats.dialect import Dialect
-from kvcap.formats.fields import NamedFields, TimestampUnit
+from kvcap.formats.fields import NamedFields
+from kvcap.formats.options import ReadOptions, TimestampUnit
 from kvcap.formats.rows import FieldError, Ids, Row, Skip, number_of_name, usual_weights
 from kvcap.formats.timestamps import to_microseconds
 from kvcap.kernels.json_flags import ABOVE_INT64, NEGATIVE

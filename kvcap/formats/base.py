@@ -1,63 +1,18 @@
-"""What every reader of request logs shares: options in, batches and an account of them out."""
+"""What every reader of request logs hands on: batches, and an account of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-from kvcap.formats.fields import FieldOptions, TimestampUnit
-from kvcap.schema import TraceKind
-
-SessionMode = Literal["cumulative", "delta"]
+    from kvcap.schema import TraceKind
 
 MAX_EXAMPLES: Final = 5
 """Examples of bad records that are kept in an answer."""
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """How to read logs.
-
-    Parameters
-    ----------
-    input_format
-        A name that ``kvcap formats`` lists; None detects it from the content.
-    block_size
-        Tokens per block for hash ids whose record declares none. A declared size wins, with a notice.
-    pool
-        Column whose values name the pools; None puts all requests in one.
-    keep
-        Scalar columns of the source to carry along.
-    skip_bad
-        How many bad records are left out and counted before one stops the run.
-    max_requests
-        Stop after so many requests.
-    session_mode
-        How to read Mooncake sessions that could mean two things.
-    timestamp_unit
-        Unit of numeric timestamps; None detects it.
-    sort_by_time
-        Order requests by timestamp, stably, in place of file order.
-    fields
-        Where the log says what; a field that is named here wins over what its kind has.
-    threads
-        Threads that read and replay; None takes one per core.
-    """
-
-    input_format: str | None = None
-    block_size: int | None = None
-    pool: str | None = None
-    keep: tuple[str, ...] = ()
-    skip_bad: int = 0
-    max_requests: int | None = None
-    session_mode: SessionMode | None = None
-    timestamp_unit: TimestampUnit | None = None
-    sort_by_time: bool = False
-    fields: FieldOptions = field(default_factory=FieldOptions)
-    threads: int | None = None
 
 
 @dataclass

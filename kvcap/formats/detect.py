@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kvcap.errors import EmptyTraceError, RecordError, UnknownFormatError, UsageError
-from kvcap.formats.base import ReadOptions
 from kvcap.formats.chunks import Chunk
 from kvcap.formats.dialect import Dialect
+from kvcap.formats.options import ReadOptions
 from kvcap.formats.records import AnyChunk, decode_line
 from kvcap.formats.registry import DIALECTS
 from kvcap.formats.rows import FieldError

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kvcap.formats.base import ReadOptions, ReadReport
-from kvcap.formats.fields import TimestampUnit
+from kvcap.formats.base import ReadReport
+from kvcap.formats.options import ReadOptions, TimestampUnit
 from kvcap.formats.rows import Row, Skip, Values
 from kvcap.schema import TraceKind
 

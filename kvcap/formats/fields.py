@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, get_args
 
 from kvcap.errors import UsageError
+from kvcap.formats.options import FieldOptions, TimestampUnit
 from kvcap.formats.rows import INT64_MAX, FieldError, Row, show, whole_number
-
-TimestampUnit = Literal["s", "ms", "us", "ns"]
-TimestampIs = Literal["start", "end"]
 
 _DURATIONS: Final = ("queue", "ttft", "duration")
 _US_PER_UNIT: Final[dict[TimestampUnit, float]] = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
@@ -24,39 +21,6 @@ _UNIT_IN_NAME: Final = re.compile(
 )
 _SHORTEST_IN_MS: Final = 1000.0
 """From here on a duration of a request is no number of seconds."""
-
-
-@dataclass(frozen=True)
-class FieldOptions:
-    """Paths of fields (``usage.cached``) that say what a column holds; None where the reader knows.
-
-    Parameters
-    ----------
-    session, time, model, output
-        Session, time of arrival, model, and generated tokens.
-    cached
-        Prompt tokens that were served from a cache.
-    instance
-        Who served the request.
-    queue, ttft, duration
-        Time from arrival to the end of waiting, to the first token and to the end.
-    duration_unit
-        Unit of these three; None detects it.
-    timestamp_is
-        ``end`` for logs that are stamped when a request ends: its duration is taken off.
-    """
-
-    session: str | None = None
-    time: str | None = None
-    model: str | None = None
-    output: str | None = None
-    cached: str | None = None
-    instance: str | None = None
-    queue: str | None = None
-    ttft: str | None = None
-    duration: str | None = None
-    duration_unit: TimestampUnit | None = None
-    timestamp_is: TimestampIs = "start"
 
 
 class NamedFields:

@@ -21,8 +21,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from kvcap.formats.base import ReadOptions, ReadReport
+from kvcap.formats.base import ReadReport
 from kvcap.formats.dialect import Dialect, has
+from kvcap.formats.options import ReadOptions
 from kvcap.formats.rows import (
     FieldError,
     Ids,

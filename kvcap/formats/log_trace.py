@@ -11,11 +11,12 @@ import pyarrow as pa
 
 from kvcap.errors import EmptyTraceError, UsageError
 from kvcap.formats.assemble import Assembler, is_ordered_by_time
-from kvcap.formats.base import ReadOptions, ReadReport
+from kvcap.formats.base import ReadReport
 from kvcap.formats.columns import kept_columns
 from kvcap.formats.detect import detect
 from kvcap.formats.dialect import Dialect
-from kvcap.formats.fields import NamedFields, TimestampUnit
+from kvcap.formats.fields import NamedFields
+from kvcap.formats.options import ReadOptions, TimestampUnit
 from kvcap.formats.parallel import close_batches, default_threads, map_in_order
 from kvcap.formats.records import AnyChunk, Outcome, read_chunk
 from kvcap.formats.rows import Row

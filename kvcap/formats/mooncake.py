@@ -32,9 +32,10 @@ from typing import Any, Final
 import numpy as np
 
 from kvcap.errors import UsageError
-from kvcap.formats.base import ReadOptions, ReadReport, SessionMode
+from kvcap.formats.base import ReadReport
 from kvcap.formats.dialect import Dialect, has
 from kvcap.formats.hash_ids import read_hash_ids, read_hash_row
+from kvcap.formats.options import ReadOptions, SessionMode
 from kvcap.formats.rows import (
     FieldError,
     Ids,

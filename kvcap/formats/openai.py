@@ -24,11 +24,12 @@ from typing import Any, Final
 
 import orjson
 
-from kvcap.formats.base import ReadOptions, ReadReport
+from kvcap.formats.base import ReadReport
 from kvcap.formats.bodies import is_body
 from kvcap.formats.bodies.shapes import as_body, plain_body
 from kvcap.formats.bodies.usage import answer_usage
 from kvcap.formats.dialect import Dialect, has
+from kvcap.formats.options import ReadOptions
 from kvcap.formats.presets import generates
 from kvcap.formats.rows import (
     FieldError,

@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kvcap.formats.base import ReadOptions, ReadReport
+from kvcap.formats.base import ReadReport
 from kvcap.formats.dialect import Dialect, has
 from kvcap.formats.hash_ids import read_hash_row
+from kvcap.formats.options import ReadOptions
 from kvcap.formats.rows import Row, Skip, Values, optional_text
 
 

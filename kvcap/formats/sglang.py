@@ -22,10 +22,11 @@ from typing import Any, Final
 
 import orjson
 
-from kvcap.formats.base import ReadOptions, ReadReport
+from kvcap.formats.base import ReadReport
 from kvcap.formats.bodies import openai_body
 from kvcap.formats.bodies.openai import has_prompt
 from kvcap.formats.dialect import Dialect, has
+from kvcap.formats.options import ReadOptions
 from kvcap.formats.rows import (
     PLAIN_VALUES,
     FieldError,

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kvcap.errors import EmptyTraceError, SchemaError, UsageError
-from kvcap.formats.base import ReadOptions, ReadReport
+from kvcap.formats.base import ReadReport
+from kvcap.formats.options import ReadOptions
 from kvcap.formats.parallel import ahead, close_batches, default_threads
 from kvcap.formats.parquet_files import open_parquet, read_provenance, read_schema_name, row_group_sizes
 from kvcap.formats.sorting import sorted_by_time

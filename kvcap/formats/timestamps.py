@@ -15,7 +15,7 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation, localcontext
 from typing import Any, Final
 
-from kvcap.formats.fields import TimestampUnit
+from kvcap.formats.options import TimestampUnit
 from kvcap.formats.rows import FieldError, show
 
 _EXPECTED: Final = "expected a number or an ISO 8601 date"

@@ -23,8 +23,9 @@ from typing import Any, Final
 
 import orjson
 
-from kvcap.formats.base import ReadOptions, ReadReport
+from kvcap.formats.base import ReadReport
 from kvcap.formats.dialect import Dialect
+from kvcap.formats.options import ReadOptions
 from kvcap.formats.rows import FieldError, Row, Skip, Values, an_object, show
 
 _LINE: Final = re.compile(

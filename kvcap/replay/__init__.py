@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from kvcap.formats.base import ReadOptions
+    from kvcap.formats.options import ReadOptions
     from kvcap.queries import Results
     from kvcap.tokenize import TokenizeOptions
 
@@ -63,7 +63,7 @@ def replay(
         If options contradict each other or the log, or ``out`` exists.
     """
     from kvcap.formats import open_table, open_trace
-    from kvcap.formats.base import ReadOptions
+    from kvcap.formats.options import ReadOptions
     from kvcap.replay.job import replay_trace, source_paths
 
     options = options or ReplayOptions()
@@ -71,7 +71,7 @@ def replay(
     paths = source_paths(source)
     trace = open_table(source, reading) if paths is None else open_trace(paths, reading)
     if trace.kind == "request_json" and tokenizing is not None:
-        from kvcap.tokenize import tokenize_trace
+        from kvcap.tokenize.driver import tokenize_trace
 
         trace = tokenize_trace(trace, tokenizing)
     try:

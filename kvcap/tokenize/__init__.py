@@ -6,7 +6,6 @@ ids (:mod:`kvcap.tokenize.backends`), and the driver keeps the order of the log 
 
 from __future__ import annotations
 
-from kvcap.tokenize.driver import tokenize_trace
 from kvcap.tokenize.options import BACKENDS, TokenizeOptions
 
-__all__ = ["BACKENDS", "TokenizeOptions", "tokenize_trace"]
+__all__ = ["BACKENDS", "TokenizeOptions"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from kvcap.errors import UsageError
+from kvcap.option_fields import option, whole_number
 
 BackendName = Literal["huggingface", "engine", "sglang", "vllm"]
 MultimodalMode = Literal["refuse", "placeholder"]
@@ -53,17 +54,48 @@ class TokenizeOptions:
         If the backend lacks what it needs, or is given what it cannot use.
     """
 
-    tokenizer: str | None = None
-    backend: BackendName = "huggingface"
-    chat_template: str | None = None
-    engine_url: str | None = None
+    tokenizer: str | None = option(
+        None,
+        "model directory or hub id; with a running engine, the name of the model that it serves",
+        metavar="DIR_OR_ID",
+    )
+    backend: BackendName = option(
+        "huggingface",
+        "who renders and tokenizes (default: {default}; engine with --engine-url)",
+        "--tokenize-backend",
+        choices=BACKENDS,
+    )
+    chat_template: str | None = option(
+        None, "Jinja template in place of the model's own chat template", metavar="FILE"
+    )
+    engine_url: str | None = option(
+        None,
+        "a running vLLM or SGLang server whose /tokenize is asked; its API key is taken from "
+        f"{API_KEY_VARIABLE}",
+        metavar="URL",
+    )
     engine_timeout_s: float = 60.0
     engine_retries: int = 5
-    tool_call_parser: str | None = None
-    multimodal: MultimodalMode = "refuse"
-    trust_remote_code: bool = False
-    trust_request_chat_template: bool = False
-    workers: int = 4
+    tool_call_parser: str | None = option(
+        None, "parser of tool calls, for the sglang backend", metavar="NAME"
+    )
+    multimodal: MultimodalMode = option(
+        "refuse",
+        "images, audio and the like: refuse the request, or count a short placeholder for each (default: "
+        "{default})",
+        choices=get_args(MultimodalMode),
+    )
+    trust_remote_code: bool = option(False, "run code that comes with the tokenizer")
+    trust_request_chat_template: bool = option(
+        False, "render requests that bring a chat template of their own with it (default: with the model's)"
+    )
+    workers: int = option(
+        4,
+        "prompts in work at once, 1 is serial; ids and order are the same for any N (default: {default})",
+        "--tokenize-workers",
+        metavar="N",
+        parse=whole_number(1),
+    )
     skip_bad: int = 0
 
     def __post_init__(self) -> None:

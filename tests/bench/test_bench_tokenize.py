@@ -16,8 +16,9 @@ import pytest
 from shared_data import shared_path
 
 from kvcap.formats import ReadOptions, open_trace
-from kvcap.tokenize import TokenizeOptions, tokenize_trace
+from kvcap.tokenize import TokenizeOptions
 from kvcap.tokenize.backends import create_backend
+from kvcap.tokenize.driver import tokenize_trace
 from kvcap.tokenize.requests import prompts_of
 
 pytestmark = pytest.mark.bench

@@ -11,7 +11,7 @@ import pytest
 
 from kvcap.errors import RecordError, UsageError
 from kvcap.formats import ReadOptions, open_trace
-from kvcap.formats.fields import FieldOptions
+from kvcap.formats.options import FieldOptions
 from kvcap.schema import LOGGED_COLUMNS, SCHEMA_KEY
 
 LOGGED = [field.name for field in LOGGED_COLUMNS]

@@ -16,7 +16,7 @@ from reading import read_log, write_log
 
 from kvcap.errors import RecordError, SchemaError
 from kvcap.formats import sorting
-from kvcap.formats.base import TimestampUnit
+from kvcap.formats.options import TimestampUnit
 from kvcap.formats.rows import FieldError
 from kvcap.formats.timestamps import detect_unit, to_microseconds
 

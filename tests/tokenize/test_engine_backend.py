@@ -14,8 +14,9 @@ import pytest
 
 from kvcap.cli.main import main
 from kvcap.errors import RecordError, UsageError
-from kvcap.tokenize import TokenizeOptions, tokenize_trace
+from kvcap.tokenize import TokenizeOptions
 from kvcap.tokenize.backends import create_backend
+from kvcap.tokenize.driver import tokenize_trace
 from kvcap.tokenize.prompts import ChatPrompt, Source, TextPrompt
 
 SOURCE = Source("log.jsonl", 9)

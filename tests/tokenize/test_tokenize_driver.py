@@ -12,7 +12,8 @@ import pytest
 
 from kvcap.errors import EmptyTraceError, RecordError, UsageError
 from kvcap.schema import trace_schema
-from kvcap.tokenize import TokenizeOptions, tokenize_trace
+from kvcap.tokenize import TokenizeOptions
+from kvcap.tokenize.driver import tokenize_trace
 from kvcap.tokenize.ordered import ITEMS_PER_WORKER, ordered_map
 from kvcap.tokenize.prompts import ChatPrompt, TextPrompt, TokenIds
 

@@ -7,6 +7,8 @@ import sys
 from typing import Final
 
 from kvcap.cli.options import add_force, add_output, add_quiet, add_reading_options, read_options
+from kvcap.cli.options.derived import add_fields, given
+from kvcap.convert import ConvertOptions
 
 HELP: Final = "Write one Parquet trace from one or many request logs."
 
@@ -17,18 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "inputs", nargs="+", metavar="INPUT", help="a file, directory, glob or URL, or - for standard input"
     )
     add_output(parser, "the trace to write", required=True)
-    parser.add_argument(
-        "--to",
-        choices=["parquet", "mooncake"],
-        default="parquet",
-        help="what to write: a Parquet trace, or hash ids as JSON Lines (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--anonymize",
-        action="store_true",
-        help="replace ids by integers in order of first appearance, and drop text, names and kept columns; "
-        "what remains replays to the same answers",
-    )
+    add_fields(parser, ConvertOptions)
     add_reading_options(parser)
     add_force(parser)
     add_quiet(parser)
@@ -39,14 +30,14 @@ def run(args: argparse.Namespace) -> int:
     from kvcap.cli.layouts import reading_lines
     from kvcap.cli.progress import Progress
     from kvcap.cli.writer import print_parts
-    from kvcap.convert import ConvertOptions, convert
+    from kvcap.convert import convert
 
     with Progress(quiet=args.quiet) as progress:
         result = convert(
             args.inputs,
             args.output,
             read_options(args),
-            ConvertOptions(target=args.to, anonymize=args.anonymize, force=args.force),
+            ConvertOptions(**given(args, ConvertOptions), force=args.force),
             progress=progress,
         )
     if not args.quiet:

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     from kvcap.cli.progress import Progress
     from kvcap.cli.writer import print_parts
     from kvcap.formats import open_trace
-    from kvcap.tokenize import tokenize_trace
+    from kvcap.tokenize.driver import tokenize_trace
 
     started = time.monotonic()
     tokens = 0

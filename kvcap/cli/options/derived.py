@@ -6,11 +6,11 @@ An argument that is not given stays None in the namespace: defaults stand in the
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import Field
 from typing import Any, TypeVar
 
-from kvcap.option_fields import changed, flags_of, option_text, spoken_fields
+from kvcap.option_fields import OptionText, changed, flags_of, option_text, spoken_fields
 
 _O = TypeVar("_O")
 
@@ -18,9 +18,9 @@ _O = TypeVar("_O")
 class _Parse(argparse.Action):
     """Store what a parser makes of a value; its message names the option as the user wrote it."""
 
-    def __init__(self, parse: Callable[[str, str], Any], **settings: Any) -> None:
+    def __init__(self, text: OptionText, **settings: Any) -> None:
         super().__init__(**settings)
-        self._parse = parse
+        self._text = text
 
     def __call__(
         self,
@@ -29,8 +29,11 @@ class _Parse(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        text = values if isinstance(values, str) else " ".join(values or ())
-        setattr(namespace, self.dest, self._parse(text, option_string or self.dest))
+        said = values if isinstance(values, str) else " ".join(values or ())
+        value = self._text.parse(said, option_string or self.dest)
+        if self._text.form == "repeated":
+            value = (*(getattr(namespace, self.dest) or ()), value)
+        setattr(namespace, self.dest, value)
 
 
 def add_fields(
@@ -68,7 +71,8 @@ def _add(parser: argparse._ActionsContainer, part: Field[Any]) -> None:
     elif text.form == "negatable":
         settings |= {"action": argparse.BooleanOptionalAction}
     else:
-        settings |= {"action": _Parse, "parse": text.parse, "metavar": text.metavar, "choices": text.choices}
+        settings |= {"action": _Parse, "text": text, "metavar": text.metavar, "choices": text.choices}
+        settings |= {"nargs": "+"} if text.form == "words" else {}
     parser.add_argument(*flags_of(part), **settings)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kvcap.formats.base import ReadOptions
+from kvcap.formats.options import ReadOptions
 from kvcap.online.server.options import ServeOptions
 from kvcap.replay import ReplayOptions, replay
 

@@ -1,0 +1,137 @@
+"""How logs are read, with the defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from kvcap.option_fields import option, whole_number
+
+SessionMode = Literal["cumulative", "delta"]
+TimestampUnit = Literal["s", "ms", "us", "ns"]
+TimestampIs = Literal["start", "end"]
+
+
+def _path(flag: str, what: str) -> Any:
+    text = f"the field, as usage.cached, that holds {what} (default: as the log's kind has it)"
+    return option(None, text, flag, metavar="PATH")
+
+
+@dataclass(frozen=True)
+class FieldOptions:
+    """Paths of fields (``usage.cached``) that say what a column holds; None where the reader knows.
+
+    Parameters
+    ----------
+    session, time, model, output
+        Session, time of arrival, model, and generated tokens.
+    cached
+        Prompt tokens that were served from a cache.
+    instance
+        Who served the request.
+    queue, ttft, duration
+        Time from arrival to the end of waiting, to the first token and to the end.
+    duration_unit
+        Unit of these three; None detects it.
+    timestamp_is
+        ``end`` for logs that are stamped when a request ends: its duration is taken off.
+    """
+
+    session: str | None = _path("--session-field", "the session")
+    time: str | None = _path("--time-field", "the time")
+    model: str | None = _path("--model-field", "the model")
+    output: str | None = _path("--output-field", "the number of generated tokens")
+    cached: str | None = _path("--cached-field", "how many prompt tokens came from a cache")
+    instance: str | None = _path("--instance-field", "who served the request")
+    queue: str | None = _path("--queue-field", "the time from arrival to the end of waiting")
+    ttft: str | None = _path("--ttft-field", "the time from arrival to the first token")
+    duration: str | None = _path("--duration-field", "the time from arrival to the end")
+    duration_unit: TimestampUnit | None = option(
+        None,
+        "unit of the queue, ttft and duration fields (default: detected)",
+        choices=get_args(TimestampUnit),
+    )
+    timestamp_is: TimestampIs = option(
+        "start",
+        "end for logs that are stamped when a request ends: its duration is taken off, and requests are put "
+        "in the order of their arrival (default: {default})",
+        choices=get_args(TimestampIs),
+    )
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read logs.
+
+    Parameters
+    ----------
+    input_format
+        A name that ``kvcap formats`` lists; None detects it from the content.
+    block_size
+        Tokens per block for hash ids whose record declares none. A declared size wins, with a notice.
+    pool
+        Column whose values name the pools; None puts all requests in one.
+    keep
+        Scalar columns of the source to carry along.
+    skip_bad
+        How many bad records are left out and counted before one stops the run.
+    max_requests
+        Stop after so many requests.
+    session_mode
+        How to read Mooncake sessions that could mean two things.
+    timestamp_unit
+        Unit of numeric timestamps; None detects it.
+    sort_by_time
+        Order requests by timestamp, stably, in place of file order.
+    fields
+        Where the log says what; a field that is named here wins over what its kind has.
+    threads
+        Threads that read and replay; None takes one per core.
+    """
+
+    input_format: str | None = option(
+        None,
+        "how to read the log, as `kvcap formats` lists them (default: detected from the content)",
+        metavar="NAME",
+    )
+    block_size: int | None = option(
+        None,
+        "tokens per block: 64 by default for token ids; for hash ids only where a record declares none, "
+        "since a declared size wins",
+        "--block-size",
+        "--page-size",
+        metavar="TOKENS",
+        parse=whole_number(1),
+    )
+    pool: str | None = option(
+        None, "one cache per value of this column (default: one cache)", metavar="COLUMN"
+    )
+    keep: tuple[str, ...] = option(
+        (),
+        "carry this scalar column of the log along; may be given several times",
+        metavar="COLUMN",
+        form="repeated",
+    )
+    skip_bad: int = option(
+        0,
+        "leave out up to N bad records and count them (default: {default})",
+        metavar="N",
+        parse=whole_number(0),
+    )
+    max_requests: int | None = option(
+        None, "stop after N requests, for a first look (default: all)", metavar="N", parse=whole_number(1)
+    )
+    session_mode: SessionMode | None = option(
+        None,
+        "whether the prompt of a session's later row repeats the earlier ones or only adds to them; asked "
+        "for where a log can mean both",
+        choices=get_args(SessionMode),
+    )
+    timestamp_unit: TimestampUnit | None = option(
+        None, "unit of numeric timestamps (default: detected)", choices=get_args(TimestampUnit)
+    )
+    sort_by_time: bool = option(False, "order requests by timestamp, stably (default: file order)")
+    fields: FieldOptions = field(default_factory=FieldOptions)
+    threads: int | None = option(
+        None, "threads that read and replay (default: one per core)", metavar="N", parse=whole_number(1)
+    )
