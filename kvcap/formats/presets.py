@@ -15,7 +15,7 @@ from kvcap.formats.bodies import is_body
 from kvcap.formats.bodies.shapes import as_body, plain_body
 from kvcap.formats.bodies.usage import Usage, answer_usage, usage_of
 from kvcap.formats.dialect import Dialect
-from kvcap.formats.fields import TimestampUnit
+from kvcap.formats.options import TimestampUnit
 from kvcap.formats.paths import each, find, first, unpacked
 from kvcap.formats.rows import FieldError, Row, Skip, Values, an_object, inside, show
 from kvcap.formats.text_rows import FAILED, has_failed, microseconds_between, text_row
