@@ -1,50 +1,93 @@
-"""Files and directories that appear when they are complete: written beside their place, then renamed."""
+"""Files and directories that appear when they are complete: written beside their place, then renamed.
+
+What is renamed is on disk before. A directory takes another's place in one step where the system can
+exchange two names (Linux); elsewhere the old one stands aside for a moment, from where :func:`recovered`
+takes it back.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
+from typing import Final
 
 from kvcap.errors import OutputExistsError, UsageError
+
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
 
 
 @contextmanager
 def written_beside(
-    path: str | PathLike[str], *, force: bool = False, directory: bool = False
+    path: str | PathLike[str],
+    *,
+    force: bool = False,
+    directory: bool = False,
+    owned: Container[str] | None = None,
 ) -> Iterator[Path]:
     """Yield a path beside ``path``; what is made there takes its place when the block ends without an error.
 
     The block makes a file, or in a ``directory`` that is there already. Both come about as the process
     makes any other, so that its umask decides who may read them. What is replaced stays whole until the
-    new one is. A device or a pipe is yielded itself: to rename a file over it would remove it.
+    new one is. A link is followed. A device or a pipe is yielded itself: to rename a file over it would
+    remove it. Of a directory that is replaced, what is not ``owned`` goes over to the new one; None owns
+    all.
 
     Raises
     ------
     UsageError
         As :func:`check_new`.
     """
-    check_new(path, force=force, directory=directory)
-    target = Path(path)
+    target = recovered(path)
+    check_new(target, force=force, directory=directory)
     if target.exists() and not target.is_file() and not directory:
         yield target
         return
     beside = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    old = beside.with_suffix(".old")
     _remove(beside)
     try:
         if directory:
             beside.mkdir()
         yield beside
-        if target.is_dir():
-            target.rename(old)
-        beside.replace(target)
-        _remove(old)
+        _sync(beside)
+        old = _put_in_place(beside, target)
+        if old is not None:
+            _keep_others(old, target, owned)
+            _remove(old)
+        _sync_names(target.parent)
     finally:
         _remove(beside)
+
+
+def recovered(path: str | PathLike[str]) -> Path:
+    """Return where a path leads, and put back what stands aside there since a process was killed."""
+    target = Path(os.path.realpath(path))
+    if not target.exists() and target.parent.is_dir():
+        aside = list(target.parent.glob(f".{_escaped(target.name)}.*.old"))
+        for old in sorted(aside, key=lambda path: path.stat().st_mtime)[-1:]:
+            with suppress(FileNotFoundError):
+                old.rename(target)
+    return target
+
+
+def check_apart(output: str | PathLike[str], inputs: Iterable[str | PathLike[str]]) -> None:
+    """Refuse to write over what is read.
+
+    Raises
+    ------
+    UsageError
+        If an input is ``output``, or stands in it.
+    """
+    target = Path(os.path.realpath(output))
+    for name in inputs:
+        source = Path(os.path.realpath(name))
+        if source == target or target in source.parents:
+            raise UsageError(f"{output} would replace the input {name}: give another place to write")
 
 
 def check_new(path: str | PathLike[str], *, force: bool, directory: bool = False) -> None:
@@ -64,6 +107,59 @@ def check_new(path: str | PathLike[str], *, force: bool, directory: bool = False
         raise UsageError(f"{path} is {what[0]}, expected {what[1]}")
     if not force and (target.is_file() or target.is_dir()):
         raise OutputExistsError(path)
+
+
+def _put_in_place(beside: Path, target: Path) -> Path | None:
+    """Rename what was made, and return where a directory that it replaces is now."""
+    if not target.is_dir():
+        beside.replace(target)
+        return None
+    if _exchanged(beside, target):
+        return beside
+    old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    target.rename(old)
+    beside.replace(target)
+    return old
+
+
+def _keep_others(old: Path, new: Path, owned: Container[str] | None) -> None:
+    if owned is None:
+        return
+    for entry in list(old.iterdir()):
+        if entry.name not in owned and not (new / entry.name).exists():
+            entry.rename(new / entry.name)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Exchange two names in one step, or return False where the system cannot."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    names = (os.fsencode(one), os.fsencode(other))
+    return bool(rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
+
+
+def _sync(path: Path) -> None:
+    """Put a file, or a directory with all that is in it, on disk."""
+    for root, _, names in os.walk(path):
+        for name in names:
+            _sync_names(Path(root, name))
+    _sync_names(path)
+
+
+def _sync_names(path: Path) -> None:
+    """Put a file, or the names in a directory, on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _escaped(name: str) -> str:
+    """Return a name for a pattern that matches itself alone."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
 
 
 def _remove(path: Path) -> None:

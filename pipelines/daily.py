@@ -23,7 +23,7 @@ from pathlib import Path
 
 import kvcap
 from kvcap.cli import main as run_kvcap
-from kvcap.writing import written_beside
+from kvcap.writing import recovered, written_beside
 
 INPUTS_FILE = "inputs.json"
 REPORT_FILE = "report.html"
@@ -85,6 +85,9 @@ def only_run(root: Path) -> Iterator[bool]:
         except BlockingIOError:
             yield False
             return
+        for left in root.glob(".day=*.old"):
+            # Put back first: it is the only whole version of its day, if the day has none.
+            recovered(root / left.name.removeprefix(".").split(".")[0])
         for left in root.glob(".day=*"):
             shutil.rmtree(left)
         yield True

@@ -7,6 +7,7 @@ import gc
 import importlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -112,6 +113,11 @@ def _limit_threads(threads: int | None) -> None:
             os.environ[variable] = str(threads)
 
 
+def _terminate(number: int, frame: object) -> None:
+    """End as Ctrl-C does, so that what was begun is cleaned up."""
+    sys.exit(128 + number)
+
+
 def run_process() -> int:
     """Run the command line as a process of its own, and return its exit code.
 
@@ -119,6 +125,7 @@ def run_process() -> int:
     walk them over and over, and once more at exit: a fifth of the time that a small replay takes.
     """
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    signal.signal(signal.SIGTERM, _terminate)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A name that the terminal's encoding lacks is no reason to show nothing.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -14,7 +14,7 @@ from kvcap.convert.transform import TransformedTrace, ids_and_offsets
 from kvcap.errors import UsageError
 from kvcap.formats import ReadOptions, Trace, open_trace
 from kvcap.parquet_io import parquet_file
-from kvcap.writing import check_new
+from kvcap.writing import check_apart, check_new
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +42,7 @@ def convert_logs(
     if options.anonymize and read_options.keep:
         raise UsageError("--anonymize drops all kept columns, expected no --keep beside it")
     trace = open_trace(inputs, read_options)
+    check_apart(output, trace.report.sources)
     try:
         if trace.kind == "request_json":
             trace.report.notice(_TEXT)

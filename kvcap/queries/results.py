@@ -13,6 +13,7 @@ import pyarrow as pa
 from kvcap.errors import QueryError, SchemaError
 from kvcap.queries.library import defined_names, definition, load_query
 from kvcap.queries.run_info import RunInfo
+from kvcap.writing import recovered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -156,7 +157,7 @@ def open_results(directory: str | Path, threads: int | None = None) -> Results:
     FileNotFoundError
         If there is no such directory.
     """
-    root = Path(directory)
+    root = recovered(directory)
     try:
         text = (root / RUN_FILE).read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kvcap.errors import UsageError
 from kvcap.parquet_io import ParquetSink, parquet_file, write_table
 from kvcap.queries import Results, RunInfo, open_results
-from kvcap.queries.results import RUN_FILE
-from kvcap.writing import check_new, written_beside
+from kvcap.queries.results import RUN_FILE, TABLE_NAMES
+from kvcap.writing import check_new, recovered, written_beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
     import pyarrow as pa
+
+
+_OWNED: Final = frozenset((RUN_FILE, *(f"{name}.parquet" for name in TABLE_NAMES)))
 
 
 class ResultsDirectory:
@@ -39,9 +42,9 @@ class ResultsDirectory:
     """
 
     def __init__(self, path: str | os.PathLike[str], trace_schema: pa.Schema | None, *, force: bool) -> None:
-        self._target = Path(path)
-        self._target.parent.mkdir(parents=True, exist_ok=True)
-        check_new(path, force=force, directory=True)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self._target = recovered(path)
+        check_new(self._target, force=force, directory=True)
         if self._target.exists() and not (self._target / RUN_FILE).is_file() and any(self._target.iterdir()):
             raise UsageError(f"{path} is no results directory, not replacing it")
         self._force = force
@@ -50,7 +53,7 @@ class ResultsDirectory:
         self._stack = ExitStack()
 
     def __enter__(self) -> ResultsDirectory:
-        place = written_beside(self._target, force=self._force, directory=True)
+        place = written_beside(self._target, force=self._force, directory=True, owned=_OWNED)
         self._partial = self._stack.enter_context(place)
         if self._trace_schema is not None:
             trace = parquet_file(self._partial / "trace.parquet", self._trace_schema)

@@ -28,6 +28,7 @@ from kvcap.replay.sizing import bytes_per_token, max_capacity_blocks
 from kvcap.replay.stream import StreamedTrace, keyed_batches, stream
 from kvcap.replay.tables import curve_table, requests_table, reuse_runs_table
 from kvcap.units import decimal_text
+from kvcap.writing import check_apart
 
 if TYPE_CHECKING:
     from kvcap.formats.base import ReadReport, Trace
@@ -70,6 +71,7 @@ def replay_trace(
         return Results(run, tables, threads)
     from kvcap.replay.directory import ResultsDirectory
 
+    check_apart(out, trace.report.sources)
     with ResultsDirectory(out, trace.schema, force=force) as directory:
         run, tables = _replayed(trace, options, pool_column, directory, progress, threads)
         return directory.commit(run, tables, threads)

@@ -301,7 +301,12 @@ def test_an_empty_sink_still_is_a_parquet_file(tmp_path: Path) -> None:
         read_log(tmp_path / "t.parquet")
 
 
-def test_control_c_while_waiting_for_standard_input_ends_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "said"), [(signal.SIGINT, 130, b"kvcap: interrupted\n"), (signal.SIGTERM, 143, b"")]
+)
+def test_a_signal_while_waiting_for_standard_input_ends_at_once_and_leaves_nothing(
+    tmp_path: Path, number: signal.Signals, code: int, said: bytes
+) -> None:
     command = [sys.executable, "-m", "kvcap", "convert", "-", "-o", str(tmp_path / "t.parquet")]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=Path(__file__).parents[2]
@@ -312,10 +317,16 @@ def test_control_c_while_waiting_for_standard_input_ends_at_once(tmp_path: Path)
     process.stdin.write(line * (9_000_000 // len(line)))
     process.stdin.flush()
     time.sleep(1.0)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 130
+    process.send_signal(number)
+    assert process.wait(timeout=30) == code
     assert process.stderr is not None
-    assert process.stderr.read() == b"kvcap: interrupted\n"
+    assert process.stderr.read() == said
     process.stdin.close()
     process.stderr.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_input_is_not_replaced_by_its_own_conversion(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "t.jsonl", *hash_lines(REQUESTS))
+    with pytest.raises(UsageError, match="would replace the input"):
+        convert([str(log)], str(log), options=ConvertOptions(force=True))

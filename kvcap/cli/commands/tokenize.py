@@ -76,6 +76,10 @@ def _writer(
     path: str | None, trace: TokenizedTrace, *, force: bool
 ) -> Iterator[Callable[[pa.RecordBatch], None]]:
     """Yield what takes batches; a file appears when all of them are in it."""
+    from kvcap.writing import check_apart
+
+    if path is not None:
+        check_apart(path, trace.report.sources)
     if path is not None and path.endswith(".parquet"):
         from kvcap.parquet_io import parquet_file
 
