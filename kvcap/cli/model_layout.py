@@ -16,7 +16,7 @@ from kvcap.models import LAYOUTS, model_bytes
 from kvcap.units import format_count, format_size
 
 if TYPE_CHECKING:
-    from kvcap.models import Model, ModelBytes, Term
+    from kvcap.models import Calibration, Model, ModelBytes, Term
     from kvcap.models.pools import SglangPool, VllmPool
 
 _LENGTHS: Final = (1024, 8192, 65536)
@@ -34,12 +34,15 @@ class ModelAnswer:
         The length of a sequence that was asked for; None takes some that tell the model.
     pool, memory_bytes
         What an engine makes of it, and of how much memory; None where that was not asked.
+    calibration
+        What an engine's start-up lines measure of it; None without any.
     """
 
     cost: ModelBytes
     tokens: int | None = None
     pool: VllmPool | SglangPool | None = None
     memory_bytes: int | None = None
+    calibration: Calibration | None = None
 
 
 def _parts(answer: ModelAnswer) -> Iterator[str | Table]:
@@ -74,6 +77,34 @@ def _parts(answer: ModelAnswer) -> Iterator[str | Table]:
     if answer.pool is not None:
         yield ""
         yield from pool_parts(answer.pool, answer.memory_bytes)
+    if answer.calibration is not None:
+        yield from _calibration_parts(answer.calibration)
+
+
+def _calibration_parts(found: Calibration) -> Iterator[str]:
+    if found.pool_blocks is not None:
+        yield f"the engine's lines: {found.pool_blocks:,} blocks"
+    for figure in found.measured:
+        verdict = "the same to the digits printed" if figure.agrees else f"{float(figure.ratio - 1):+.2%}"
+        yield (
+            f"the engine's lines: {figure.what} of {_number(figure.measured_bytes)} B, computed "
+            f"{_number(figure.formula_bytes)} B ({verdict})"
+        )
+
+
+def _calibration_to_dict(found: Calibration) -> dict[str, Any]:
+    return {
+        "pool_blocks": found.pool_blocks,
+        "measured": [
+            {
+                "what": figure.what,
+                "measured_bytes": float(figure.measured_bytes),
+                "computed_bytes": float(figure.formula_bytes),
+                "agrees": figure.agrees,
+            }
+            for figure in found.measured
+        ],
+    }
 
 
 def _lengths(cost: ModelBytes, tokens: int | None) -> tuple[int, ...]:
@@ -150,6 +181,7 @@ def _to_dict(answer: ModelAnswer) -> dict[str, Any]:
         ],
         "refused_layouts": refused,
         **({} if answer.pool is None else pool_to_dict(answer.pool, answer.memory_bytes)),
+        **({} if answer.calibration is None else {"calibration": _calibration_to_dict(answer.calibration)}),
     }
 
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from kvcap.errors import ModelError, UsageError
-from kvcap.models.calibrate import calibrate
+from kvcap.models.calibrate import Calibration, Measured, calibrate, calibrated, calibration
 from kvcap.models.catalog import Model, catalog, find, load_models, read_json
 from kvcap.models.deployment import SCOPES, ModelBytesOptions
 from kvcap.models.huggingface import recognize
 from kvcap.models.kinds import KINDS
 from kvcap.models.layouts import LAYOUTS, SPARSE_BACKENDS
 from kvcap.models.sizing import ModelBytes, model_bytes
+from kvcap.models.start_up import StartUp, read_start_up
 from kvcap.models.terms import Term
 
 __all__ = [
@@ -27,14 +28,20 @@ __all__ = [
     "LAYOUTS",
     "SCOPES",
     "SPARSE_BACKENDS",
+    "Calibration",
+    "Measured",
     "Model",
     "ModelBytes",
     "ModelBytesOptions",
+    "StartUp",
     "Term",
     "calibrate",
+    "calibrated",
+    "calibration",
     "catalog",
     "known_models",
     "model_bytes",
+    "read_start_up",
     "resolve_model",
 ]
 

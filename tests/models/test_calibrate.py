@@ -7,7 +7,17 @@ from fractions import Fraction
 import pytest
 
 from kvcap.errors import UsageError
-from kvcap.models import calibrate
+from kvcap.models import (
+    Calibration,
+    ModelBytesOptions,
+    calibrate,
+    calibrated,
+    calibration,
+    model_bytes,
+    read_start_up,
+    resolve_model,
+)
+from kvcap.models.pools import VllmOptions
 
 GIB = 1024**3
 
@@ -16,8 +26,8 @@ GIB = 1024**3
     ("line", "expected"),
     [
         (
-            "GPU KV cache size: 1,234,567 tokens ... 61.23 GiB",
-            Fraction("61.23") * GIB / 1_234_567,
+            "GPU KV cache size: 1,234,560 tokens ... 61.23 GiB",
+            Fraction("61.23") * GIB / 1_234_560,
         ),
         (
             "INFO [gpu_worker.py:359] Available KV cache memory: 52.36 GiB\n"
@@ -63,8 +73,13 @@ def test_the_line_of_glm_5_2_agrees_with_its_layout_to_the_digits_printed() -> N
         ("GPU KV cache size: 1,000 tokens, 0 GiB", "a size of 0 GiB"),
         ("#tokens: 100", "expected SGLang's 'KV size: X GB' with it"),
         (
-            "#tokens: 100, KV size: 1 GB\n#tokens: 200, KV size: 1 GB",
-            "#tokens as 100, 200, expected one number",
+            "#tokens: 100, KV size: 1 GB\n#tokens: 200, KV size: 1 GB\n#tokens: 300, KV size: 1 GB",
+            "#tokens as 100, 200, 300, expected one number",
+        ),
+        (
+            "GPU KV cache size: 1,600 tokens\nGPU KV cache size: 3,200 tokens\n"
+            "Available KV cache memory: 2 GiB",
+            "GPU KV cache size as 1,600, 3,200, expected one number",
         ),
         ("x" * 300, r"xxx\.\.\.', expected"),
     ],
@@ -72,3 +87,133 @@ def test_the_line_of_glm_5_2_agrees_with_its_layout_to_the_digits_printed() -> N
 def test_a_line_that_is_not_understood_is_refused(line: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         calibrate(line)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (
+            "(TP0) Available KV cache memory: 8.11 GiB\n(TP1) Available KV cache memory: 8.11 GiB\n"
+            "GPU KV cache size: 178,880 tokens",
+            Fraction("8.11") * GIB / 178_880,
+        ),
+        (
+            "(TP0) Available KV cache memory: 8.21 GiB\n(TP1) Available KV cache memory: 8.02 GiB\n"
+            "GPU KV cache size: 178,880 tokens\nGPU KV cache size: 178,880 tokens",
+            Fraction("8.02") * GIB / 178_880,
+        ),
+        (
+            "TP0] KV Cache is allocated. #tokens: 367404, K size: 8.23 GB, V size: 8.23 GB\n"
+            "TP1] KV Cache is allocated. #tokens: 367404, K size: 8.23 GB, V size: 8.23 GB\n"
+            "Draft KV Cache is allocated. #tokens: 367404, K size: 0.10 GB, V size: 0.10 GB",
+            Fraction("16.46") * GIB / 367_404,
+        ),
+    ],
+)
+def test_lines_of_several_ranks_count_once_and_the_least_memory_decides(
+    lines: str, expected: Fraction
+) -> None:
+    assert calibrate(lines) == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        ("Available KV cache memory: 77.53 GiB\nGPU KV cache size: 1,513,358 tokens", "no multiple of 16"),
+        (
+            "Available KV cache memory: 5.69 GiB\nGPU KV cache size: 148,816 tokens\n"
+            "Maximum concurrency for 32,768 tokens per request: 12.91x",
+            "its concurrency is not that of its tokens",
+        ),
+        (
+            "Add 6 padding layers, may waste at most 15.38% KV cache memory\n"
+            "Available KV cache memory: 49.18 GiB\nGPU KV cache size: 6,969,984 tokens",
+            "'Add 6 padding layers'",
+        ),
+        (
+            "Setting attention block size to 1568 tokens to ensure\nAvailable KV cache memory: 5 GiB\n"
+            "GPU KV cache size: 1,600 tokens",
+            "'attention block size to 1568 tokens'",
+        ),
+        ("#tokens: 200, KV size: 1 GB\n#tokens: 160, KV size: 9 GB", "two pools of different tokens"),
+        (
+            "#tokens: 327310, K size: 2.50 GB, V size: 2.50 GB\nmax_mamba_cache_size: 186, "
+            "conv_state size: 0.10GB, ssm_state size: 4.38GB",
+            "Mamba Cache",
+        ),
+    ],
+)
+def test_lines_of_hybrids_are_never_taken_for_a_rate(lines: str, shown: str) -> None:
+    with pytest.raises(UsageError, match="whose tokens are no rate; expected --model") as error:
+        calibrate(lines)
+    assert shown in str(error.value)
+
+
+def test_tokens_of_blocks_of_one_are_a_rate_where_the_lines_say_so() -> None:
+    lines = "block_size=1\nAvailable KV cache memory: 98.26 GiB\nGPU KV cache size: 3,002,821 tokens"
+    assert round(calibrate(lines) / (61 * 576), 4) == 1
+
+
+def held(name: str, lines: str, options: VllmOptions | None = None, **deployment: object) -> Calibration:
+    settings = ModelBytesOptions(**deployment)  # type: ignore[arg-type]
+    return calibration(resolve_model(name), settings, read_start_up(lines), options)
+
+
+def test_a_hybrids_tokens_lead_to_the_blocks_of_its_pool() -> None:
+    lines = (
+        "Available KV cache memory: 5.98 GiB\nGPU KV cache size: 567,978 tokens, "
+        "Maximum concurrency for 131,072 tokens per request: 4.33x"
+    )
+    found = held("qwen3.6-35b-a3b", lines, kv_precision="fp8")
+    (block,) = found.measured
+    assert (found.pool_blocks, block.formula_bytes, block.agrees) == (299, 21_463_040, True)
+    without = lines.partition(", Maximum")[0]
+    with pytest.raises(UsageError, match="or --max-model-len"):
+        held("qwen3.6-35b-a3b", without, kv_precision="fp8")
+    given = held("qwen3.6-35b-a3b", without, VllmOptions(max_model_len=131_072), kv_precision="fp8")
+    assert given.pool_blocks == 299
+    wrong = held("qwen3.6-35b-a3b", lines)
+    assert not wrong.measured[0].agrees
+
+
+def test_lines_of_old_releases_are_known_by_their_concurrency() -> None:
+    lines = (
+        "Available KV cache memory: 5.69 GiB\nGPU KV cache size: 148,816 tokens\n"
+        "Maximum concurrency for 32,768 tokens per request: 12.91x"
+    )
+    found = held("qwen3.5-35b-a3b", lines, kv_precision="fp8")
+    assert found.pool_blocks == 284
+    assert found.measured[0].agrees
+
+
+def test_every_pool_of_sglang_is_held_against_its_own_lines() -> None:
+    windows = (
+        "Use sliding window memory pool. full_layer_tokens=375360, swa_layer_tokens=300288\n"
+        "#tokens: 300288, K size: 8.38 GB, V size: 5.59 GB\n#tokens: 375360, K size: 1.21 GB, V size: 0.80 GB"
+    )
+    found = held("mimo-v2.5", windows, tp=4)
+    assert [(figure.what, figure.formula_bytes, figure.agrees) for figure in found.measured] == [
+        ("a token of full attention", 5760, True),
+        ("a token of windows", 49_920, True),
+    ]
+    states = (
+        "#tokens: 327310, K size: 2.50 GB, V size: 2.50 GB\n"
+        "Mamba Cache is allocated. max_mamba_cache_size: 186, conv_state size: 0.10GB, ssm_state size: 4.38GB"
+    )
+    assert [figure.agrees for figure in held("qwen3.5-9b", states, tp=2).measured] == [True, True]
+    with pytest.raises(UsageError, match="have a state, which Qwen3-32B has not"):
+        held("qwen3-32b", states)
+
+
+def test_bytes_are_scaled_where_the_lines_measure_others_and_only_noted_where_they_agree() -> None:
+    model = resolve_model("qwen3-235b-a22b")
+    deployment = ModelBytesOptions(tp=4, layout="vllm")
+    cost = model_bytes(model, deployment)
+    off = "Available KV cache memory: 8.11 GiB\nGPU KV cache size: 178,880 tokens"
+    scaled = calibrated(cost, calibration(model, deployment, read_start_up(off)))
+    assert scaled.bytes_per_token(1) == Fraction("8.11") * GIB / 178_880
+    assert scaled.notes[-1].endswith("+1.15% of what is computed, and all are scaled by it")
+    near = "Available KV cache memory: 8.11 GiB\nGPU KV cache size: 180,928 tokens"
+    same = calibrated(cost, calibration(model, deployment, read_start_up(near)))
+    assert same.bytes_per_token(1) == cost.bytes_per_token(1)
+    assert same.notes[-1].endswith("by the engine's lines, as computed")

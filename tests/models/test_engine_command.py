@@ -104,3 +104,24 @@ def test_a_context_that_no_one_knows_is_asked_for(run: Any, tmp_path: Path) -> N
     assert code == 2
     assert "is unknown, expected --max-model-len" in err
     assert run(str(path), "--engine", "vllm", "--max-model-len", "4096")[0] == 0
+
+
+def test_start_up_lines_are_held_against_the_pools(run: Any, tmp_path: Path) -> None:
+    lines = (
+        "Available KV cache memory: 77.53 GiB\nGPU KV cache size: 1,513,358 tokens\n"
+        "Maximum concurrency for 131,072 tokens per request: 11.55x\n"
+    )
+    log = tmp_path / "server.log"
+    log.write_text(f"INFO starting\n{lines}INFO ready\n")
+    for given in (lines, str(log)):
+        code, out, _ = run("deepseek-v4-flash", "--tp", "8", "--calibrate", given)
+        assert code == 0
+        assert out.splitlines()[-2:] == [
+            "the engine's lines: 83,062 blocks",
+            "the engine's lines: a block of 1,002,229.70 B, computed 1,002,240 B "
+            "(the same to the digits printed)",
+        ]
+    answer = json.loads(run("deepseek-v4-flash", "--calibrate", lines, "--format", "json")[1])
+    assert answer["calibration"]["pool_blocks"] == 83_062
+    assert answer["calibration"]["measured"][0]["agrees"] is True
+    assert run("--calibrate", lines)[2].startswith("kvcap: error: --calibrate needs a MODEL")

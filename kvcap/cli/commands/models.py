@@ -13,6 +13,7 @@ from kvcap.cli.options import (
     model_bytes_options,
     whole_number,
 )
+from kvcap.cli.options.model import start_up_text
 from kvcap.cli.options.pools import add_pool_options, sglang_options, vllm_options
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     engine.add_argument(
         "--memory", metavar="SIZE", help="memory of the cache on one GPU, such as 47.4GiB (with --engine)"
     )
+    engine.add_argument(
+        "--calibrate",
+        metavar="LINES",
+        help="hold the engine's start-up lines, or a file with them, against the model's pools",
+    )
     add_pool_options(engine)
     add_format(parser)
     add_output(parser, "write the answer to this file (default: stdout)")
@@ -57,23 +63,33 @@ def run(args: argparse.Namespace) -> int:
     from kvcap.cli.model_layout import CATALOG, MODEL, ModelAnswer
     from kvcap.cli.writer import text_output, write
     from kvcap.errors import UsageError
-    from kvcap.models import known_models, model_bytes, resolve_model
+    from kvcap.models import calibration, known_models, model_bytes, read_start_up, resolve_model
     from kvcap.units import parse_size_bytes
 
     if args.memory is not None and args.engine is None:
         raise UsageError("--memory needs --engine vllm or sglang, whose pools it fills")
+    if args.calibrate is not None and args.model is None:
+        raise UsageError("--calibrate needs a MODEL, against whose pools it holds the lines")
     if args.model is None:
         models = known_models(args.models_file)
         with text_output(args.output, force=args.force) as stream:
             write(CATALOG, models, args.format, stream)
         return 0
     model = resolve_model(args.model, models_file=args.models_file, assume=args.assume)
+    start_up = None if args.calibrate is None else read_start_up(start_up_text(args.calibrate))
+    if start_up is not None:
+        args.engine = args.engine or start_up.engine
     deployment = model_bytes_options(args)
     cost = model_bytes(model, deployment)
+    found = (
+        None
+        if start_up is None
+        else calibration(model, deployment, start_up, vllm_options(args), sglang_options(args))
+    )
     pool = _pool(args, model, deployment)
     memory = None if args.memory is None else parse_size_bytes(args.memory, "--memory")
     with text_output(args.output, force=args.force) as stream:
-        write(MODEL, ModelAnswer(cost, args.tokens, pool, memory), args.format, stream)
+        write(MODEL, ModelAnswer(cost, args.tokens, pool, memory, found), args.format, stream)
     return 0
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from kvcap.cli.options.values import whole_number
 
@@ -11,6 +13,9 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from kvcap.models import ModelBytes, ModelBytesOptions
+
+_LONGEST_PATH: Final = 255
+"""Characters beyond which start-up lines are no name of a file."""
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -23,8 +28,15 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--calibrate",
-        metavar="LINE",
-        help="take bytes per token from start-up lines of vLLM or SGLang",
+        metavar="LINES",
+        help="take bytes per token from start-up lines of vLLM or SGLang, or a file with them; with --model "
+        "hold them against its pools",
+    )
+    group.add_argument(
+        "--max-model-len",
+        type=whole_number(1),
+        metavar="N",
+        help="with --calibrate of a hybrid: tokens of vLLM's longest request, where the lines do not say it",
     )
     add_deployment_options(group)
 
@@ -164,21 +176,18 @@ def _engine_layout(args: argparse.Namespace) -> str:
 
 
 def given_bytes_per_token(args: argparse.Namespace) -> Fraction | None:
-    """Return the bytes per token that were given or calibrated; at most one source may speak."""
+    """Return the bytes per token that were given, or calibrated without a model."""
     from kvcap.errors import UsageError
 
-    sources = {
-        "--kv-bytes-per-token": args.kv_bytes_per_token,
-        "--model": args.model,
-        "--calibrate": args.calibrate,
-    }
-    given = [name for name, value in sources.items() if value is not None]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} both say the bytes per token, expected one of them")
-    if args.calibrate is not None:
+    if args.kv_bytes_per_token is not None and (args.model is not None or args.calibrate is not None):
+        other = "--model" if args.model is not None else "--calibrate"
+        raise UsageError(
+            f"--kv-bytes-per-token and {other} both say the bytes per token, expected one of them"
+        )
+    if args.calibrate is not None and args.model is None:
         from kvcap.models import calibrate
 
-        return calibrate(args.calibrate)
+        return calibrate(start_up_text(args.calibrate))
     bytes_per_token: Fraction | None = args.kv_bytes_per_token
     return bytes_per_token
 
@@ -190,4 +199,19 @@ def given_model_bytes(args: argparse.Namespace) -> ModelBytes | None:
     from kvcap.models import model_bytes, resolve_model
 
     model = resolve_model(args.model, models_file=args.models_file, assume=args.assume)
-    return model_bytes(model, model_bytes_options(args))
+    if args.calibrate is None:
+        return model_bytes(model, model_bytes_options(args))
+    from kvcap.models import calibrated, calibration, read_start_up
+    from kvcap.models.pools import VllmOptions
+
+    start_up = read_start_up(start_up_text(args.calibrate))
+    deployment = replace(model_bytes_options(args), layout=args.layout or start_up.engine)
+    options = VllmOptions(max_model_len=args.max_model_len)
+    return calibrated(model_bytes(model, deployment), calibration(model, deployment, start_up, options))
+
+
+def start_up_text(lines: str) -> str:
+    """Return start-up lines as they were given, or those of the file that was named."""
+    if "\n" in lines or len(lines) > _LONGEST_PATH or not Path(lines).is_file():
+        return lines
+    return Path(lines).read_text(encoding="utf-8", errors="replace")

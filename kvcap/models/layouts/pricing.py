@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Final, Literal
 
 from kvcap.errors import UsageError
-from kvcap.models.groups import Group, HeadGroup, IndexGroup, LatentGroup, StateGroup
+from kvcap.models.groups import HeadGroup, IndexGroup, LatentGroup, StateGroup
 from kvcap.models.precision import ELEMENT_BYTES, STATE_ELEMENT_BYTES
 from kvcap.models.terms import Term
 
@@ -15,7 +15,6 @@ SparseBackend = Literal["flashmla", "flashinfer", "trtllm"]
 SPARSE_BACKENDS: Final[tuple[SparseBackend, ...]] = ("flashmla", "flashinfer", "trtllm")
 """Kernels of sparse latent attention: FlashMLA reads packed rows, the others plain ones."""
 
-CALIBRATE: Final = "expected --layout logical, or --calibrate with the engine's start-up line"
 SPARSE_SCALE_GROUP: Final = 128
 FP4_SCALE_GROUP: Final = 16
 
@@ -181,11 +180,6 @@ def refuse_precision(layout: str, pricing: Pricing, *refused: str) -> None:
         raise UsageError(
             f"KV precision is {pricing.kv_precision} in layout {layout}, expected {' or '.join(allowed)} here"
         )
-
-
-def refuse_group(layout: str, group: Group) -> UsageError:
-    """Return the error of a group for which a layout has no formula."""
-    return UsageError(f"layout {layout} has no formula for {group.name} of this model; {CALIBRATE}")
 
 
 def number(value: Fraction) -> str:
