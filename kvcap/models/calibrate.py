@@ -163,7 +163,7 @@ def _vllm(
 
 
 def _blocks(pool: VllmPool, start_up: StartUp) -> list[int]:
-    """Return the numbers of blocks that print the tokens, and the concurrency where some do; else the nearest."""
+    """Return the blocks that print the tokens, and the concurrency where some do; else the nearest number."""
     printing = pool.blocks_from_printed(start_up.pools[0][0])
     printed = start_up.concurrency
     near = [n for n in printing if printed is not None and abs(pool.concurrency(n) - printed) <= _HALF_DIGIT]
