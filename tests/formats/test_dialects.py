@@ -382,6 +382,26 @@ def test_sglang_text_requests_go_on_to_tokenization(tmp_path: Path) -> None:
     assert bodies(path) == [{"model": "m", "messages": messages}, {"prompt": "hi there"}]
 
 
+SAYS = "half of it ... and the other half"
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        {"text": SAYS},
+        {"messages": [{"role": "user", "content": SAYS}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": SAYS}]}]},
+        {"messages": [{"role": "user", "content": "hi"}, "...", {"role": "user", "content": "ho"}]},
+        {"messages": [{"role": "user", "content": "hi"}], "tools": [{"function": {"description": SAYS}}]},
+    ],
+)
+def test_sglang_texts_that_were_cut_anywhere_in_the_body_are_refused(tmp_path: Path, obj: Any) -> None:
+    whole = {"event": "request.received", "rid": "a", "obj": {"text": "Wait... what? well...yes"}}
+    assert bodies(log(tmp_path, whole)) == [{"prompt": "Wait... what? well...yes"}]
+    with pytest.raises(RecordError, match=r"log:2: obj was cut by the server .*--log-requests-level 3"):
+        bodies(log(tmp_path, whole, {"event": "request.received", "rid": "b", "obj": obj}))
+
+
 def test_vllm_lines_with_token_ids_are_requests(tmp_path: Path) -> None:
     old = (
         "INFO 10-01 18:43:27 logger.py:36] Received request c-0: prompt: 'prompt_token_ids: [9]', params: "

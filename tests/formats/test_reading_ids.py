@@ -381,3 +381,23 @@ def test_reading_small_logs_needs_neither_numba_nor_polars(tmp_path: Path) -> No
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.split("\n")[:2] == ["4", "[]"]
+
+
+def test_batches_of_texts_are_bounded_by_their_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kvcap.formats import ReadOptions, open_trace
+    from kvcap.formats.assemble import _CHARACTERS_PER_ID, _IDS_PER_ROW
+
+    limit = 4096
+    monkeypatch.setattr("kvcap.formats.assemble.MAX_BATCH_IDS", limit)
+    lengths = [*[30_000] * 5, *[10] * 500, *[3_000] * 20]
+    lines = [json.dumps({"messages": [{"role": "user", "content": "x" * length}]}) for length in lengths]
+    trace = open_trace([str(write_log(tmp_path / "log", *lines))], ReadOptions(threads=1))
+    batches = list(trace.batches())
+    assert sum(batch.num_rows for batch in batches) == len(lengths)
+    for number, batch in enumerate(batches):
+        texts = batch.column("request_json").to_pylist()
+        weights = [_IDS_PER_ROW + len(text) // _CHARACTERS_PER_ID for text in texts]
+        assert sum(weights[:-1]) < limit
+        assert sum(weights) >= limit or number == len(batches) - 1
