@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kvcap.schema import PROVENANCE_KEY
-from kvcap.writing import written_beside
+from kvcap.writing import check_ending, written_beside
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -87,8 +87,9 @@ def parquet_file(
     Raises
     ------
     UsageError
-        As :func:`kvcap.writing.check_new`.
+        As :func:`kvcap.writing.check_new`, or if the name says another format.
     """
+    check_ending(path, "Parquet", ".parquet")
     with written_beside(path, force=force) as beside:
         sink = ParquetSink(beside, schema)
         try:

@@ -20,6 +20,10 @@ from kvcap.errors import OutputExistsError, UsageError
 
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
+_ENDINGS: Final = {
+    ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".html", ".parquet", ".duckdb", ".gz", ".zst", ".xz"
+}  # fmt: skip
+"""Endings that say what is in a file."""
 
 
 @contextmanager
@@ -160,6 +164,31 @@ def _sync_names(path: Path) -> None:
 def _escaped(name: str) -> str:
     """Return a name for a pattern that matches itself alone."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+
+
+def check_ending(path: str | PathLike[str], what: str, *endings: str) -> None:
+    """Refuse standard output, and a name that says another format than is written.
+
+    Parameters
+    ----------
+    path
+        The file to write.
+    what
+        The format, in words.
+    endings
+        How files of that format are called, the usual one first.
+
+    Raises
+    ------
+    UsageError
+        If it is ``-``, or ends as files of another format do.
+    """
+    if os.fspath(path) == "-":
+        raise UsageError(f"{what} is written to a file, expected a path such as x{endings[0]}, not -")
+    ending = Path(path).suffix.lower()
+    if ending in _ENDINGS and ending not in endings:
+        name = Path(path).name.partition(".")[0]
+        raise UsageError(f"{path}: {what} is written, expected a name such as {name}{endings[0]}")
 
 
 def _remove(path: Path) -> None:

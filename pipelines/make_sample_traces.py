@@ -1,8 +1,8 @@
-"""Write sample_traces/ anew: ``python pipelines/make_sample_traces.py [DIRECTORY]``."""
+"""Write the traces of sample_traces/ anew."""
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 from typing import Final
 
@@ -63,4 +63,12 @@ def main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1] / "sample_traces")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "directory",
+        nargs="?",
+        type=Path,
+        default=Path(__file__).parents[1] / "sample_traces",
+        help="where to write them (default: sample_traces)",
+    )
+    main(parser.parse_args().directory)

@@ -70,37 +70,41 @@ CREATE MACRO has_all_runs() AS
     CASE WHEN is_plain() AND bound_blocks() IS NULL THEN true
          ELSE error('this takes every reuse: replay without engine rules and without --max-capacity') END;
 
+-- The same number of blocks, or an error where the run knows nothing of such a capacity.
+CREATE MACRO within_bound(blocks) AS (
+    SELECT CASE WHEN wanted > bound
+        THEN error('a capacity of ' || wanted || ' blocks is above the --max-capacity of this run')
+        ELSE wanted END
+    FROM (SELECT blocks AS wanted, bound_blocks() AS bound));
+
 -- Whole blocks of a capacity: a number of blocks, '5000blocks', '2.5Mtokens', 'unlimited', 'p99' (what
 -- 99 % of the measured requests required at most, at the run's target), or a size such as '2TiB'.
-CREATE MACRO parsed_capacity(capacity) AS (
-    SELECT CASE
-        WHEN content = 'unlimited' THEN coalesce(bound_blocks(), (SELECT distinct_blocks FROM run))
-        WHEN regexp_full_match(content, 'p(100|[0-9]{1,2}(\.[0-9]+)?)') THEN coalesce(nearest_rank(
-            (SELECT list(required_blocks) FROM requests WHERE measured), substr(content, 2)), 0)
+CREATE MACRO capacity_blocks(capacity) AS (
+    SELECT within_bound(CASE
+        WHEN content = 'unlimited' THEN coalesce(bound_blocks(), distinct_blocks)
+        WHEN regexp_full_match(content, 'p(100|[0-9]{1,2}(\.[0-9]+)?)')
+            THEN coalesce(nearest_rank(required, substr(content, 2)), 0)
         WHEN regexp_full_match(content, '[0-9]+') THEN CAST(content AS BIGINT)
         WHEN contains(unit, 'block') AND count IS NOT NULL THEN CAST(floor(number * count) AS BIGINT)
-        WHEN count IS NOT NULL THEN CAST(floor(number * count) AS BIGINT) // (SELECT block_size FROM run)
+        WHEN count IS NOT NULL THEN CAST(floor(number * count) AS BIGINT) // block_size
         WHEN number IS NULL OR unit_size IS NULL THEN not_a_size(content)
-        WHEN (SELECT block_bytes FROM run) IS NULL
+        WHEN block_bytes IS NULL
             THEN error('this run has no bytes per token: give capacities in blocks or tokens')
-        ELSE CAST(floor(number * unit_size) AS BIGINT) // (SELECT block_bytes FROM run)
-    END
+        ELSE CAST(floor(number * unit_size) AS BIGINT) // block_bytes
+    END)
     FROM (
         SELECT
             CAST(capacity AS VARCHAR) AS content,
             size_unit(capacity) AS unit,
             size_number(capacity) AS number,
             unit_count(size_unit(capacity)) AS count,
-            unit_bytes(size_unit(capacity)) AS unit_size
+            unit_bytes(size_unit(capacity)) AS unit_size,
+            (SELECT list(required_blocks) FROM requests WHERE measured) AS required,
+            distinct_blocks,
+            block_size,
+            block_bytes
+        FROM run
     ));
-
--- The same, or an error where the run knows nothing of such a capacity.
-CREATE MACRO within_bound(blocks) AS
-    CASE WHEN blocks > bound_blocks()
-         THEN error('a capacity of ' || blocks || ' blocks is above the --max-capacity of this run')
-         ELSE blocks END;
-CREATE MACRO capacity_blocks(capacity) AS (
-    SELECT within_bound(found) FROM (SELECT parsed_capacity(capacity) AS found));
 
 -- Seconds, to the microsecond, as whole microseconds.
 CREATE MACRO microseconds(seconds) AS

@@ -1,7 +1,7 @@
 -- hit_rate_curve: hit rates of the measured requests at many capacities, from the exact curve
 -- reads: curve, requests
 -- parameters: $capacities_blocks (list of capacities of each pool: blocks, or text such as 2TiB, p99 or
---     unlimited, default [1000, 10000, 100000, 1000000])
+--     unlimited, default [p50, p90, p95, p99, unlimited])
 -- returns: pool VARCHAR (null: all together), capacity_blocks BIGINT, hit_blocks BIGINT,
 --     hit_tokens BIGINT, block_hit_rate DOUBLE, reuse_hit_rate DOUBLE, prefix_hit_rate DOUBLE,
 --     token_hit_rate DOUBLE

@@ -20,8 +20,8 @@ WITH RECURSIVE known AS (
         request_id,
         max(first_block + blocks) AS known_blocks,
         max_by(source_request_id, first_block) AS sharer
-    FROM reuse_runs
-    WHERE has_all_runs()
+    FROM (SELECT 1 WHERE has_all_runs())
+    CROSS JOIN reuse_runs
     GROUP BY request_id
 ),
 

@@ -18,8 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from kvcap.analysis.traffic import nearest_rank
-from kvcap.kernels.arrays import Int64Array
+from kvcap.kernels.arrays import Int64Array, nearest_rank
 
 FloatArray = npt.NDArray[np.float64]
 

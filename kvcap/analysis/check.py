@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
-from kvcap.analysis.traffic import Traffic, load_traffic
+from kvcap.analysis.figures import Figures, load_figures
 from kvcap.errors import UsageError
 from kvcap.queries.capacities import capacity_label, in_blocks, largest_capacity, require_within_bound
 from kvcap.units import Capacity, format_percent, format_size
@@ -61,35 +61,35 @@ def check(results: Results, limits: Limits) -> tuple[Check, ...]:
     UsageError
         If there is no limit, or a capacity does not fit the run.
     """
-    traffic = load_traffic(results)
+    figures = load_figures(results)
     checks = []
     if limits.min_requests is not None:
-        checks.append(_requests(traffic, limits.min_requests))
+        checks.append(_requests(figures, limits.min_requests))
     if limits.max_p99 is not None:
-        checks.append(_p99(traffic, limits.max_p99))
+        checks.append(_p99(figures, limits.max_p99))
     if limits.min_hit_rate is not None or limits.min_token_hit_rate is not None:
-        checks += _hit_rates(traffic, limits)
+        checks += _hit_rates(figures, limits)
     if not checks:
         raise UsageError("give at least one limit, such as --max-p99 1.5TiB or --min-hit-rate 0.38")
     return tuple(checks)
 
 
-def _requests(traffic: Traffic, least: int) -> Check:
-    found = traffic.blocks.size
+def _requests(figures: Figures, least: int) -> Check:
+    found = figures.blocks.size
     return Check(
         "min_requests", found >= least, found, least, f"{found:,} measured requests, at least {least:,}"
     )
 
 
-def _p99(traffic: Traffic, most: Capacity) -> Check:
-    run = traffic.run
-    limit, found = in_blocks(most, run), traffic.percentile(P99)
+def _p99(figures: Figures, most: Capacity) -> Check:
+    run = figures.run
+    limit, found = in_blocks(most, run), figures.percentile(P99)
     text = f"p99 of required capacity {_size(found, run)}, at most {capacity_label(most)}"
     return Check("max_p99", found <= limit, found, limit, text)
 
 
-def _hit_rates(traffic: Traffic, limits: Limits) -> list[Check]:
-    run = traffic.run
+def _hit_rates(figures: Figures, limits: Limits) -> list[Check]:
+    run = figures.run
     largest = largest_capacity(run)
     blocks = largest.blocks if limits.capacity is None else in_blocks(limits.capacity, run)
     require_within_bound(run, blocks, "--capacity")
@@ -98,10 +98,10 @@ def _hit_rates(traffic: Traffic, limits: Limits) -> list[Check]:
         if limits.capacity is None
         else f"at {capacity_label(limits.capacity)}"
     )
-    hit_blocks, hit_tokens = traffic.hits(blocks)
+    hit_blocks, hit_tokens = figures.hits(blocks)
     rates = (
-        ("min_hit_rate", "block", limits.min_hit_rate, hit_blocks, traffic.total_blocks),
-        ("min_token_hit_rate", "token", limits.min_token_hit_rate, hit_tokens, traffic.total_input_tokens),
+        ("min_hit_rate", "block", limits.min_hit_rate, hit_blocks, figures.total_blocks),
+        ("min_token_hit_rate", "token", limits.min_token_hit_rate, hit_tokens, figures.total_input_tokens),
     )
     checks = []
     for name, what, least, hits, total in rates:

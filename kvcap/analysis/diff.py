@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kvcap.analysis.answer import answer
 from kvcap.analysis.answer_json import percentile_name
+from kvcap.queries import DEFAULT_CAPACITIES
+from kvcap.units import parse_capacity
 
 if TYPE_CHECKING:
     from kvcap.analysis.answer import Answer
@@ -24,6 +26,9 @@ DEFINITION_FIELDS: Final = (
     "warm_up_percent",
     "pool_column",
     "kv_bytes_per_token",
+    "max_capacity_blocks",
+    "compute_last_token",
+    "output_blocks",
 )
 """What must agree for the numbers of two runs to mean the same."""
 
@@ -66,20 +71,18 @@ def diff(a: Results, b: Results, capacities: str | None = None) -> Diff:
     a, b
         Open replays.
     capacities
-        Where to compare hit rates, as ``--capacities`` takes it; None takes the usual ones, in tokens for
-        runs of which one does not know its bytes.
+        Where to compare hit rates, as ``--capacities`` takes it; None takes those of the usual ones that
+        both know, in tokens where one does not know its bytes, and the smaller of their bounds.
 
     Raises
     ------
     UsageError
         If the capacities do not parse or do not fit both runs.
     """
-    if capacities is None and (a.run.block_bytes is None or b.run.block_bytes is None):
-        capacities = _token_grid(a.run, b.run)
+    capacities = capacities or _grid(a.run, b.run)
+    first, second = a.run.scalars(), b.run.scalars()
     differing = {
-        name: (getattr(a.run, name), getattr(b.run, name))
-        for name in DEFINITION_FIELDS
-        if getattr(a.run, name) != getattr(b.run, name)
+        name: (first[name], second[name]) for name in DEFINITION_FIELDS if first[name] != second[name]
     }
     return Diff(a.run, b.run, differing, tuple(_rows(answer(a, capacities), answer(b, capacities))))
 
@@ -130,7 +133,18 @@ def _scaled(blocks: float | None, run: RunInfo, kind: RowKind) -> float | None:
     return blocks * ((run.block_bytes or 0) if kind == "bytes" else run.block_size)
 
 
-def _token_grid(a: RunInfo, b: RunInfo) -> str:
-    """Return powers of two in tokens, up to all distinct blocks of the larger run."""
-    top = max(run.distinct_blocks * run.block_size for run in (a, b)).bit_length()
-    return ",".join(f"{1 << power}tokens" for power in range(max(0, top - 11), top + 1))
+def _grid(*runs: RunInfo) -> str:
+    """Return the usual capacities that all runs know, and the smallest of their bounds."""
+    in_bytes = all(run.block_bytes is not None for run in runs)
+    unit = "B" if in_bytes else "tokens"
+    sizes = [(run, (run.block_bytes or 0) if in_bytes else run.block_size) for run in runs]
+    grid = DEFAULT_CAPACITIES.split(",")
+    if not in_bytes:
+        # Powers of two, up to all distinct blocks of the larger run.
+        top = max(run.distinct_blocks * run.block_size for run in runs).bit_length()
+        grid = [f"{1 << power}{unit}" for power in range(max(0, top - 11), top + 1)]
+    bounds = [run.bound_blocks * size for run, size in sizes if run.bound_blocks is not None]
+    if bounds:
+        below = [text for text in grid if parse_capacity(text, "a capacity").amount < min(bounds)]
+        grid = [*below, f"{min(bounds)}{unit}"]
+    return ",".join(grid)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
+from kvcap.analysis.figures import Figures, load_figures
 from kvcap.analysis.plan_options import Goal, PlanOptions
 from kvcap.analysis.plan_tiers import TierRow, plan_tiers
 from kvcap.analysis.plan_trust import Trust, assess
 from kvcap.analysis.plan_value import GIB, Valuation, speed_up, valuation
-from kvcap.analysis.traffic import Traffic, load_traffic
 from kvcap.errors import UsageError
 from kvcap.queries.capacities import in_blocks, largest_capacity
 from kvcap.units import Capacity, format_size
@@ -32,7 +32,8 @@ class Step:
     block_hit_rate, token_hit_rate, ideal_speed_up
         There.
     next_hit_tokens
-        Tokens of the trace that one step more would serve.
+        Tokens of the trace that one step more would serve; None, as are the next two, where that is beyond
+        what the replay knows.
     next_gpu_hours_per_day
         Prefill saved by them; None without prefill speed or duration.
     break_even_price_per_gib_month
@@ -45,7 +46,7 @@ class Step:
     block_hit_rate: float
     token_hit_rate: float
     ideal_speed_up: float
-    next_hit_tokens: int
+    next_hit_tokens: int | None
     next_gpu_hours_per_day: float | None
     break_even_price_per_gib_month: float | None
 
@@ -58,15 +59,17 @@ class Plan:
     ----------
     run
         The replay that it rests on.
-    goal_text
-        The goal as ``--goal`` takes it.
+    goal
+        What the planned capacity reaches.
     pools
         Caches that each have the planned capacity.
     days
         Days of traffic that the measured requests stand for; None when unknown.
     step_label
         The further capacity of which each :class:`Step` gives the worth.
-    goal, largest
+    window_seconds
+        Length of the windows over which a tier's peak reads are taken.
+    at_goal, largest
         The planned capacity, and unlimited storage, or the bound of the replay.
     tiers
         What each tier serves.
@@ -75,18 +78,19 @@ class Plan:
     """
 
     run: RunInfo
-    goal_text: str
+    goal: Goal
     pools: int
     days: float | None
     step_label: str
-    goal: Step
+    window_seconds: int
+    at_goal: Step
     tiers: tuple[TierRow, ...]
     tier_steps: tuple[Step, ...]
     largest: Step
     trust: Trust
 
 
-def plan(results: Results, options: PlanOptions | None = None) -> Plan:
+def plan(results: Results, options: PlanOptions | None = None, *, figures: Figures | None = None) -> Plan:
     """Plan storage from a replay's results.
 
     Parameters
@@ -95,6 +99,8 @@ def plan(results: Results, options: PlanOptions | None = None) -> Plan:
         An open replay.
     options
         The goal, the tiers, and what computing costs.
+    figures
+        Those of the results, where they are at hand.
 
     Raises
     ------
@@ -102,29 +108,30 @@ def plan(results: Results, options: PlanOptions | None = None) -> Plan:
         If the goal is out of reach, nothing was measured, or a size does not fit the run.
     """
     options = options or PlanOptions()
-    traffic = load_traffic(results)
-    if traffic.total_blocks == 0:
+    figures = figures or load_figures(results)
+    if figures.total_blocks == 0:
         raise UsageError("nothing to plan from: the measured requests have no block")
-    value = valuation(traffic, options)
-    step = _step_blocks(options.step, traffic.run)
-    goal_blocks = goal_capacity(traffic, options.goal)
-    tiers = plan_tiers(results, traffic, value, options)
-    largest = largest_capacity(traffic.run)
+    value = valuation(figures, options)
+    step = _step_blocks(options.step, figures.run)
+    goal_blocks = goal_capacity(figures, options.goal)
+    tiers = plan_tiers(results, figures, value, options)
+    largest = largest_capacity(figures.run)
     return Plan(
-        run=traffic.run,
-        goal_text=options.goal.text,
-        pools=traffic.pools,
+        run=figures.run,
+        goal=options.goal,
+        pools=figures.pools,
         days=value.days,
-        step_label=_step_label(step, traffic.run),
-        goal=_step("goal", goal_blocks, step, traffic, value),
+        step_label=_step_label(step, figures.run),
+        window_seconds=options.window_seconds,
+        at_goal=_step("goal", goal_blocks, step, figures, value),
         tiers=tiers,
-        tier_steps=tuple(_step(_down_to(tiers, row), row.last_blocks, step, traffic, value) for row in tiers),
-        largest=_step(largest.label, largest.blocks, step, traffic, value),
-        trust=assess(traffic, options.goal, goal_blocks),
+        tier_steps=tuple(_step(_down_to(tiers, row), row.last_blocks, step, figures, value) for row in tiers),
+        largest=_step(largest.label, largest.blocks, step, figures, value),
+        trust=assess(figures, options.goal, goal_blocks),
     )
 
 
-def goal_capacity(traffic: Traffic, goal: Goal) -> int:
+def goal_capacity(figures: Figures, goal: Goal) -> int:
     """Return the smallest capacity in blocks that reaches a goal.
 
     Raises
@@ -133,15 +140,15 @@ def goal_capacity(traffic: Traffic, goal: Goal) -> int:
         If unlimited storage does not reach it.
     """
     if goal.kind == "request-percentile":
-        return traffic.percentile(goal.share)
-    ceiling = int(traffic.ceiling_blocks.sum())
-    of = ceiling if goal.kind == "ceiling-share" else traffic.total_blocks
-    capacity = traffic.capacity_for_hits(ceil(of * goal.share))
+        return figures.percentile(goal.share)
+    ceiling = figures.total_ceiling_blocks
+    of = ceiling if goal.kind == "ceiling-share" else figures.total_blocks
+    capacity = figures.capacity_for_hits(ceil(of * goal.share))
     if capacity is None:
         raise UsageError(
-            f"--goal {goal.text} is out of reach: {largest_capacity(traffic.run).label} storage has a "
+            f"--goal {goal.text} is out of reach: {largest_capacity(figures.run).label} storage has a "
             "block hit rate of "
-            f"{ceiling / traffic.total_blocks:.4f}"
+            f"{ceiling / figures.total_blocks:.4f}"
         )
     return capacity
 
@@ -163,23 +170,24 @@ def _step_label(step_blocks: int, run: RunInfo) -> str:
     return format_size(round(step_blocks * run.block_bytes / GIB, 1) * GIB)
 
 
-def _step(label: str, capacity: int, step: int, traffic: Traffic, value: Valuation) -> Step:
-    run = traffic.run
-    hit_blocks, hit_tokens = traffic.hits(capacity)
-    further = traffic.hits(capacity + step)[1] - hit_tokens
-    token_hit_rate = hit_tokens / max(1, traffic.total_input_tokens)
-    saved = value.money_per_month(further)
-    price = None
-    if saved is not None and run.block_bytes is not None:
-        price = saved / (step * run.block_bytes / GIB * traffic.pools)
+def _step(label: str, capacity: int, step: int, figures: Figures, value: Valuation) -> Step:
+    run = figures.run
+    hit_blocks, hit_tokens = figures.hits(capacity)
+    token_hit_rate = hit_tokens / max(1, figures.total_input_tokens)
+    further = hours = price = None
+    if run.bound_blocks is None or capacity + step <= run.bound_blocks:
+        further = figures.hits(capacity + step)[1] - hit_tokens
+        hours, saved = value.gpu_hours_per_day(further), value.money_per_month(further)
+        if saved is not None and run.block_bytes is not None:
+            price = saved / (step * run.block_bytes / GIB * figures.pools)
     return Step(
         label=label,
         capacity_blocks=capacity,
         capacity_bytes=None if run.block_bytes is None else capacity * run.block_bytes,
-        block_hit_rate=hit_blocks / traffic.total_blocks,
+        block_hit_rate=hit_blocks / figures.total_blocks,
         token_hit_rate=token_hit_rate,
         ideal_speed_up=speed_up(token_hit_rate),
         next_hit_tokens=further,
-        next_gpu_hours_per_day=value.gpu_hours_per_day(further),
+        next_gpu_hours_per_day=hours,
         break_even_price_per_gib_month=price,
     )

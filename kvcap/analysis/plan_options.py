@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Final, Literal
 
 from kvcap.errors import UsageError
-from kvcap.units import Capacity, parse_capacity, parse_number, parse_percent
+from kvcap.units import Capacity, decimal_text, parse_capacity, parse_number, parse_percent
 
 GoalKind = Literal["request-percentile", "ceiling-share", "hit-rate"]
 
@@ -32,14 +32,15 @@ class Goal:
     share: Fraction
 
     @property
+    def number(self) -> str:
+        """The share as people write it for this kind: a hit rate of 1, all others in per cent."""
+        return decimal_text(self.share if self.kind == "hit-rate" else 100 * self.share)
+
+    @property
     def text(self) -> str:
         """The goal as ``--goal`` takes it."""
-        percent = f"{float(self.share * 100):g}"
-        if self.kind == "request-percentile":
-            return f"request-p{percent}"
-        if self.kind == "ceiling-share":
-            return f"ceiling-share {percent}"
-        return f"hit-rate {float(self.share):g}"
+        name = "request-p" if self.kind == "request-percentile" else f"{self.kind} "
+        return f"{name}{self.number}"
 
 
 DEFAULT_GOAL: Final = Goal("request-percentile", Fraction(99, 100))

@@ -11,8 +11,8 @@ from kvcap.analysis.plan_value import GIB, Valuation, best_last_capacity
 from kvcap.queries.capacities import in_blocks, require_within_bound
 
 if TYPE_CHECKING:
+    from kvcap.analysis.figures import Figures
     from kvcap.analysis.plan_options import PlanOptions, Tier
-    from kvcap.analysis.traffic import Traffic
     from kvcap.queries import Results
 
 
@@ -67,7 +67,7 @@ class TierRow:
 
 
 def plan_tiers(
-    results: Results, traffic: Traffic, value: Valuation, options: PlanOptions
+    results: Results, figures: Figures, value: Valuation, options: PlanOptions
 ) -> tuple[TierRow, ...]:
     """Return what each tier serves, from the fastest down.
 
@@ -79,11 +79,11 @@ def plan_tiers(
     """
     if not options.tiers:
         return ()
-    sizes = [in_blocks(tier.size, traffic.run) for tier in options.tiers]
+    sizes = [in_blocks(tier.size, figures.run) for tier in options.tiers]
     reached = accumulate(sizes, max if options.inclusive else add)
     depths = list(pairwise([0, *reached]))
     for tier, (_, last) in zip(options.tiers, depths, strict=True):
-        require_within_bound(traffic.run, last, f"--tier {tier.name}")
+        require_within_bound(figures.run, last, f"--tier {tier.name}")
     served = results.query(
         "tiers",
         tiers=sizes,
@@ -92,7 +92,7 @@ def plan_tiers(
     ).to_pylist()
     together = [row for row in served if row["pool"] is None]
     return tuple(
-        _tier_row(tier, size, between, reads, traffic, value, options)
+        _tier_row(tier, size, between, reads, figures, value, options)
         for tier, size, between, reads in zip(options.tiers, sizes, depths, together, strict=True)
     )
 
@@ -102,22 +102,22 @@ def _tier_row(
     size: int,
     depths: tuple[int, int],
     reads: dict[str, Any],
-    traffic: Traffic,
+    figures: Figures,
     value: Valuation,
     options: PlanOptions,
 ) -> TierRow:
     """Return a tier that serves the given depths, ``reads`` being its row of the query ``tiers``."""
     first, last = depths
-    block_bytes, span = traffic.run.block_bytes, traffic.span_seconds
+    block_bytes, span = figures.run.block_bytes, figures.span_seconds
     size_bytes = None if block_bytes is None else size * block_bytes
     if tier.size.unit == "bytes":
         size_bytes = int(tier.size.amount)
     price = None if tier.price_per_gib_month is None else float(tier.price_per_gib_month)
     cost = best = age = None
     if price is not None and block_bytes is not None and size_bytes is not None:
-        cost = size_bytes / GIB * price * traffic.pools
-        best = best_last_capacity(traffic, value, first, price, inclusive=options.inclusive)
-        age = value.break_even_age_seconds(block_bytes / traffic.run.block_size, price)
+        cost = size_bytes / GIB * price * figures.pools
+        best = best_last_capacity(figures, value, first, price, inclusive=options.inclusive)
+        age = value.break_even_age_seconds(block_bytes / figures.run.block_size, price)
     knows_rates = span is not None and block_bytes is not None
     return TierRow(
         name=tier.name,
@@ -131,7 +131,7 @@ def _tier_row(
         read_bytes_per_second=reads["read_bytes"] / span if span is not None and knows_rates else None,
         read_p50_bytes_per_second=reads["read_bytes_per_second_p50"] if knows_rates else None,
         read_p99_bytes_per_second=reads["read_bytes_per_second_p99"] if knows_rates else None,
-        write_bytes_per_second=_write_rate(traffic, first, last, inclusive=options.inclusive),
+        write_bytes_per_second=_write_rate(figures, first, last, inclusive=options.inclusive),
         price_per_gib_month=price,
         cost_per_month=cost,
         saves_per_month=value.money_per_month(reads["hit_tokens"]),
@@ -140,16 +140,16 @@ def _tier_row(
     )
 
 
-def _write_rate(traffic: Traffic, first: int, last: int, *, inclusive: bool) -> float | None:
+def _write_rate(figures: Figures, first: int, last: int, *, inclusive: bool) -> float | None:
     """Return the bytes a second that a tier takes in once it is full."""
-    span, block_bytes = traffic.span_seconds, traffic.run.block_bytes
+    span, block_bytes = figures.span_seconds, figures.run.block_bytes
     if span is None or block_bytes is None:
         return None
     pushed_down = first > 0 and not inclusive
-    if pushed_down and traffic.run.distinct_blocks <= first:
+    if pushed_down and figures.run.distinct_blocks <= first:
         return 0.0
-    hit_blocks, _ = traffic.hits(first if pushed_down else last)
-    return (traffic.total_blocks - hit_blocks) * block_bytes / span
+    hit_blocks, _ = figures.hits(first if pushed_down else last)
+    return (figures.total_blocks - hit_blocks) * block_bytes / span
 
 
 def _size(first: int, last: int, *, inclusive: bool) -> int:

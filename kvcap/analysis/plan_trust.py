@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kvcap.analysis.bootstrap import CONFIDENCE, STRETCHES, Interval, TimeBootstrap, interval
-from kvcap.analysis.traffic import nearest_rank
+from kvcap.kernels.arrays import nearest_rank
 from kvcap.queries import largest_capacity
 
 if TYPE_CHECKING:
     from kvcap.analysis.bootstrap import FloatArray
+    from kvcap.analysis.figures import Figures
     from kvcap.analysis.plan_options import Goal
-    from kvcap.analysis.traffic import Traffic
     from kvcap.kernels.arrays import Int64Array
 
 PREFIX_PERCENTS: Final = (25, 50, 75, 100)
@@ -72,65 +72,64 @@ class Trust:
     doubts: tuple[str, ...]
 
 
-def assess(traffic: Traffic, goal: Goal, goal_blocks: int) -> Trust:
-    """Return how far to trust numbers from this traffic, ``goal_blocks`` being the planned capacity."""
-    bootstrap = TimeBootstrap(traffic.blocks.size)
-    at_goal = traffic.run_hits(goal_blocks)
-    hit_blocks = traffic.per_request(at_goal)
-    hit_tokens = traffic.per_request(at_goal * traffic.run_tokens_per_block)
-    prefixes = tuple(_prefix(traffic, percent) for percent in PREFIX_PERCENTS)
-    cut_off = cut_off_share(traffic)
-    p99 = bootstrap.percentile(traffic.required_blocks, P99)
+def assess(figures: Figures, goal: Goal, goal_blocks: int) -> Trust:
+    """Return how far to trust numbers from these figures, ``goal_blocks`` being the planned capacity."""
+    bootstrap = TimeBootstrap(figures.blocks.size)
+    hit_blocks, hit_tokens = figures.request_hits(goal_blocks)
+    prefixes = tuple(_prefix(figures, percent) for percent in PREFIX_PERCENTS)
+    cut_off = cut_off_share(figures)
+    p99 = bootstrap.percentile(figures.required_blocks, P99)
     return Trust(
         prefixes=prefixes,
         cut_off_share=cut_off,
         confidence=CONFIDENCE,
         stretches=STRETCHES,
-        ceiling=bootstrap.ratio(traffic.ceiling_blocks, traffic.blocks),
-        block_hit_rate=bootstrap.ratio(hit_blocks, traffic.blocks),
-        token_hit_rate=bootstrap.ratio(hit_tokens, traffic.input_tokens),
+        ceiling=bootstrap.ratio(figures.ceiling_blocks, figures.blocks),
+        block_hit_rate=bootstrap.ratio(hit_blocks, figures.blocks),
+        token_hit_rate=bootstrap.ratio(hit_tokens, figures.input_tokens),
         p99_blocks=p99,
-        goal_blocks=_goal_interval(traffic, bootstrap, goal, goal_blocks),
-        doubts=tuple(_doubts(traffic, prefixes, cut_off, p99)),
+        goal_blocks=_goal_interval(figures, bootstrap, goal, goal_blocks),
+        doubts=tuple(_doubts(figures, prefixes, cut_off, p99)),
     )
 
 
-def cut_off_share(traffic: Traffic) -> float | None:
+def cut_off_share(figures: Figures) -> float | None:
     """Return the estimated share of reuse that is lost because the trace begins somewhere.
 
     Had the trace begun half of its measured requests later (with a warm-up as long as its own), reuse
     whose source lies before that point would not have been seen. As much is taken to be missing from
     the first half; what reaches back further than half a trace stays unknown, so this is a lower bound.
     """
-    n_requests = traffic.blocks.size
+    n_requests = figures.blocks.size
     if n_requests < 2:
         return None
     middle = n_requests // 2
-    begun_later = middle - traffic.run.warm_up_requests
-    lost = (traffic.run_request >= middle) & (traffic.run_source < begun_later)
-    lost_blocks = int(traffic.run_blocks[lost].sum())
-    seen_blocks = int(traffic.run_blocks.sum())
+    begun_later = middle - figures.run.warm_up_requests
+    runs = figures.runs
+    lost = (runs.request >= middle) & (runs.source_request < begun_later)
+    lost_blocks = int(runs.blocks[lost].sum())
+    seen_blocks = int(runs.blocks.sum())
     return lost_blocks / (seen_blocks + lost_blocks) if seen_blocks else 0.0
 
 
-def _prefix(traffic: Traffic, percent: int) -> PrefixRow:
-    n_requests = max(1, traffic.blocks.size * percent // 100)
-    blocks = int(traffic.blocks[:n_requests].sum())
+def _prefix(figures: Figures, percent: int) -> PrefixRow:
+    n_requests = max(1, figures.blocks.size * percent // 100)
+    blocks = int(figures.blocks[:n_requests].sum())
     return PrefixRow(
         percent=percent,
         requests=n_requests,
-        ceiling=int(traffic.ceiling_blocks[:n_requests].sum()) / max(1, blocks),
-        p99_blocks=nearest_rank(np.sort(traffic.required_blocks[:n_requests]), P99),
+        ceiling=int(figures.ceiling_blocks[:n_requests].sum()) / max(1, blocks),
+        p99_blocks=nearest_rank(np.sort(figures.required_blocks[:n_requests]), P99),
     )
 
 
-def _goal_interval(traffic: Traffic, bootstrap: TimeBootstrap, goal: Goal, goal_blocks: int) -> Interval:
+def _goal_interval(figures: Figures, bootstrap: TimeBootstrap, goal: Goal, goal_blocks: int) -> Interval:
     if goal.kind == "request-percentile":
-        return bootstrap.percentile(traffic.required_blocks, goal.share)
-    of = traffic.ceiling_blocks if goal.kind == "ceiling-share" else traffic.blocks
+        return bootstrap.percentile(figures.required_blocks, goal.share)
+    of = figures.ceiling_blocks if goal.kind == "ceiling-share" else figures.blocks
     needed = bootstrap.resampled(bootstrap.per_slot(of)) * float(goal.share)
-    grid = _capacity_grid(goal_blocks, largest_capacity(traffic.run).blocks)
-    hits = np.stack([bootstrap.per_slot(traffic.per_request(traffic.run_hits(int(c)))) for c in grid], axis=1)
+    grid = _capacity_grid(goal_blocks, largest_capacity(figures.run).blocks)
+    hits = np.stack([bootstrap.per_slot(figures.request_hits(int(c))[0]) for c in grid], axis=1)
     return interval(float(goal_blocks), _inverse(grid, bootstrap.resampled(hits), needed))
 
 
@@ -154,7 +153,7 @@ def _inverse(grid: Int64Array, hits: FloatArray, needed: FloatArray) -> FloatArr
 
 
 def _doubts(
-    traffic: Traffic, prefixes: tuple[PrefixRow, ...], cut_off: float | None, p99: Interval
+    figures: Figures, prefixes: tuple[PrefixRow, ...], cut_off: float | None, p99: Interval
 ) -> list[str]:
     half, whole = prefixes[PREFIX_PERCENTS.index(50)], prefixes[-1]
     doubts = []
@@ -170,9 +169,9 @@ def _doubts(
         doubts.append(f"about {100 * cut_off:.0f} % of reuse lies before the trace begins (log for longer)")
     if p99.high > UNCERTAIN_FROM * max(p99.low, 1):
         doubts.append("the p99 is uncertain (plan for the upper end of its interval)")
-    if traffic.run.bound_blocks is not None:
+    if figures.run.bound_blocks is not None:
         doubts.append("reuse beyond the --max-capacity of the replay is unknown (not in the ceiling)")
-    if traffic.time_us is None:
+    if figures.time_us is None:
         doubts.append("there are no timestamps (nothing is known of rates)")
     return doubts
 

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kvcap.kernels.curve import hits_at
-
 if TYPE_CHECKING:
+    from kvcap.analysis.figures import Figures
     from kvcap.analysis.plan_options import PlanOptions
-    from kvcap.analysis.traffic import Traffic
 
 GIB: Final = 1 << 30
 HOURS_PER_MONTH: Final = 730
@@ -57,13 +55,13 @@ class Valuation:
         return self.money_per_token / holding_per_second
 
 
-def valuation(traffic: Traffic, options: PlanOptions) -> Valuation:
+def valuation(figures: Figures, options: PlanOptions) -> Valuation:
     """Return what hits of this traffic are worth."""
     days = None
     if options.requests_per_day is not None:
-        days = traffic.blocks.size / float(options.requests_per_day)
-    elif traffic.span_seconds is not None:
-        days = traffic.span_seconds / 86400
+        days = figures.blocks.size / float(options.requests_per_day)
+    elif figures.span_seconds is not None:
+        days = figures.span_seconds / 86400
     speed = options.prefill_tokens_per_second
     hours = None if speed is None else 1 / (3600 * float(speed))
     money = None if hours is None or options.gpu_hour is None else hours * float(options.gpu_hour)
@@ -76,13 +74,13 @@ def speed_up(token_hit_rate: float) -> float:
 
 
 def best_last_capacity(
-    traffic: Traffic, value: Valuation, above_blocks: int, price_per_gib_month: float, *, inclusive: bool
+    figures: Figures, value: Valuation, above_blocks: int, price_per_gib_month: float, *, inclusive: bool
 ) -> int | None:
     """Return the capacity, tiers above included, at which a last tier earns most over its price.
 
     Parameters
     ----------
-    traffic, value
+    figures, value
         The hits, and what they are worth.
     above_blocks
         Capacity of the tiers above; the result when no size earns its price.
@@ -100,17 +98,17 @@ def best_last_capacity(
     -----
     Hits over capacity are piecewise linear, so the best capacity is a corner of the curve.
     """
-    block_bytes = traffic.run.block_bytes
+    block_bytes = figures.run.block_bytes
     per_token = value.money_per_month(1)
     if block_bytes is None or per_token is None:
         return None
-    corners = traffic.curve.capacity_blocks
+    corners = figures.curve.capacity_blocks
     capacities = corners[corners > above_blocks]
     if capacities.size == 0:
         return above_blocks
-    _, tokens = hits_at(traffic.curve, capacities)
+    _, tokens = figures.hits_at(capacities)
     held = capacities if inclusive else capacities - above_blocks
-    cost = held * (block_bytes / GIB * price_per_gib_month * traffic.pools)
-    gain = (tokens - traffic.hits(above_blocks)[1]) * per_token - cost
+    cost = held * (block_bytes / GIB * price_per_gib_month * figures.pools)
+    gain = (tokens - figures.hits(above_blocks)[1]) * per_token - cost
     best = int(np.argmax(gain))
     return int(capacities[best]) if gain[best] > 0 else above_blocks

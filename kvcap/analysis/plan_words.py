@@ -27,7 +27,7 @@ PLAN_DEFINITIONS: Final = {
 
 def plan_headline(plan: Plan) -> list[str]:
     """Return the answer in one sentence, and what it brings in another."""
-    goal, trust = plan.goal, plan.trust
+    goal, trust = plan.at_goal, plan.trust
     each = f" for each of {plan.pools} pools" if plan.pools > 1 else ""
     return [
         f"With {size_words(goal.capacity_blocks, plan.run)}{each}, {_goal_words(plan)}.",
@@ -57,13 +57,12 @@ def trust_lines(plan: Plan) -> list[str]:
 
 
 def _goal_words(plan: Plan) -> str:
-    kind, _, value = plan.goal_text.partition(" ")
-    if kind == "ceiling-share":
-        return f"the cache serves {value} % of the hits of unlimited storage"
-    if kind == "hit-rate":
-        return f"the block hit rate reaches {value}"
-    percent = kind.removeprefix("request-p")
-    return f"{percent} % of requests get at least {plan.run.target_percent} % of the hits they could have"
+    goal = plan.goal
+    if goal.kind == "ceiling-share":
+        return f"the cache serves {goal.number} % of the hits of unlimited storage"
+    if goal.kind == "hit-rate":
+        return f"the block hit rate reaches {goal.number}"
+    return f"{goal.number} % of requests get at least {plan.run.target_percent} % of the hits they could have"
 
 
 def format_age(seconds: float) -> str:

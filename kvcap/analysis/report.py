@@ -6,22 +6,21 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from kvcap.analysis.answer_json import DEFINITIONS
+from kvcap.analysis.figures import load_figures
 from kvcap.analysis.plan import plan
 from kvcap.analysis.plan_options import PlanOptions
 from kvcap.analysis.plan_words import PLAN_DEFINITIONS, plan_headline, trust_lines
 from kvcap.analysis.policy_answer import policy_rows
 from kvcap.analysis.report_capacity import (
-    hit_rate_section,
+    curve_sections,
     policies_section,
     required_section,
-    speed_up_section,
     tiers_section,
     worth_section,
 )
 from kvcap.analysis.report_context import ReportContext, rows_table
 from kvcap.analysis.report_groups import group_sections, session_section
 from kvcap.analysis.report_time import age_section, time_section, ttl_section
-from kvcap.analysis.traffic import load_traffic
 from kvcap.report import Page, Section
 from kvcap.report.axes import count_text, percent_text, times_text
 
@@ -46,26 +45,27 @@ def report(results: Results, options: PlanOptions | None = None, *, title: str |
     UsageError
         If the goal is out of reach, nothing was measured, or a size does not fit the run.
     """
+    figures = load_figures(results)
     context = ReportContext(
         results=results,
-        plan=plan(results, options or PlanOptions()),
-        traffic=load_traffic(results),
+        plan=plan(results, options, figures=figures),
+        figures=figures,
         policies=policy_rows(results, omit_underfilled=False).get(None, ()),
     )
     run, planned = context.run, context.plan
-    figures = [
-        ("Capacity for the goal", context.size(planned.goal.capacity_blocks)),
-        ("Block hit rate there", percent_text(planned.goal.block_hit_rate)),
+    tiles = [
+        ("Capacity for the goal", context.size(planned.at_goal.capacity_blocks)),
+        ("Block hit rate there", percent_text(planned.at_goal.block_hit_rate)),
         ("Ceiling", percent_text(planned.largest.block_hit_rate)),
-        ("Ideal prefill speed-up", times_text(planned.goal.ideal_speed_up)),
+        ("Ideal prefill speed-up", times_text(planned.at_goal.ideal_speed_up)),
         ("Requests", f"{run.requests - run.warm_up_requests:,}"),
-        ("Input tokens", count_text(context.traffic.total_input_tokens)),
+        ("Input tokens", count_text(figures.total_input_tokens)),
     ]
     return Page(
         title=title or ", ".join(PurePath(source).name for source in run.reading.sources),
         subtitle="KV cache capacity",
         answer=[*plan_headline(planned), trust_lines(planned)[-1]],
-        figures=figures,
+        figures=tiles,
         sections=_sections(context),
         footnotes=[
             ("Definitions", _definitions()),
@@ -76,8 +76,7 @@ def report(results: Results, options: PlanOptions | None = None, *, title: str |
 
 def _sections(context: ReportContext) -> list[Section]:
     sections = [
-        hit_rate_section(context),
-        speed_up_section(context),
+        *curve_sections(context),
         required_section(context),
         policies_section(context),
         tiers_section(context),

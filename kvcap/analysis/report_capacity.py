@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kvcap.analysis.plan_value import speed_up
+from kvcap.analysis.plan_words import format_age
 from kvcap.analysis.policy_answer import fifo_falls
 from kvcap.analysis.report_context import rows_table
-from kvcap.analysis.traffic import nearest_rank
-from kvcap.kernels.curve import hits_at
-from kvcap.report import BarChart, LineChart, Section, Series, ShareBar, linear_axis
+from kvcap.report import BarChart, LineChart, Section, Series, ShareBar, Table, linear_axis
 from kvcap.report.axes import percent_text, times_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kvcap.analysis.plan_tiers import TierRow
     from kvcap.analysis.report_context import ReportContext
     from kvcap.kernels.arrays import Int64Array
@@ -26,29 +27,36 @@ _HISTOGRAM_BARS: Final = 26
 _POLICY_LINES: Final = 3
 
 
-def hit_rate_section(context: ReportContext) -> Section:
+def curve_sections(context: ReportContext) -> Iterator[Section]:
+    """Yield hit rate and ideal prefill speed-up over capacity."""
+    capacities = _capacities(context).tolist()
+    rows = context.results.query("hit_rate_curve", capacities_blocks=capacities).to_pylist()
+    together = [row for row in rows if row["pool"] is None]
+    yield _hit_rate_section(context, together)
+    yield _speed_up_section(context, together)
+
+
+def _hit_rate_section(context: ReportContext, rows: list[dict[str, Any]]) -> Section:
     """Return hit rate over capacity with the ceiling, tiers and requirements marked."""
-    plan, traffic = context.plan, context.traffic
-    capacities = _capacities(context)
-    blocks, _ = hits_at(traffic.curve, capacities)
-    rates = blocks / traffic.total_blocks
-    ceiling = plan.largest.block_hit_rate
+    ceiling = context.plan.largest.block_hit_rate
+    points = [(context.shown(row["capacity_blocks"]), row["block_hit_rate"]) for row in rows]
     chart = LineChart(
         title="Block hit rate over capacity",
         x=context.capacity_axis(),
         y=linear_axis("Block hit rate", ceiling, percent_text),
-        series=[Series("LRU", _points(context, capacities, rates)), *_policy_series(context)],
+        series=[Series("LRU", points), *_policy_series(context)],
         marks=_marks(context),
         level=(ceiling, f"ceiling {percent_text(ceiling)}"),
         filled=True,
     )
+    at_90 = context.figures.capacity_for_ceiling_share(Fraction(9, 10))
     words = (
-        f"Of {traffic.total_blocks:,} blocks looked up, {percent_text(ceiling)} were seen before and could "
-        f"hit. {_share_words(context, 90)} already serves 90 % of that; beyond "
+        f"Of {context.figures.total_blocks:,} blocks looked up, {percent_text(ceiling)} were seen before and "
+        f"could hit. {context.size(at_90)} already serves 90 % of that; beyond "
         f"{context.size(context.last_useful_blocks)} nothing more is "
         f"{'gained' if context.run.bound_blocks is None else 'known'}."
     )
-    return Section("Hit rate over capacity", words, [chart], _curve_table(context))
+    return Section("Hit rate over capacity", words, [chart], _curve_table(context, rows[::4]))
 
 
 def policies_section(context: ReportContext) -> Section | None:
@@ -72,44 +80,42 @@ def policies_section(context: ReportContext) -> Section | None:
     return Section("Policies", words, table=rows_table("policies", lines, shown))
 
 
-def speed_up_section(context: ReportContext) -> Section:
+def _speed_up_section(context: ReportContext, rows: list[dict[str, Any]]) -> Section:
     """Return the ideal prefill speed-up over capacity."""
-    traffic, plan = context.traffic, context.plan
-    capacities = _capacities(context)
-    _, tokens = hits_at(traffic.curve, capacities)
-    factors = np.array([speed_up(hit / max(1, traffic.total_input_tokens)) for hit in tokens])
+    plan = context.plan
+    points = [(context.shown(row["capacity_blocks"]), speed_up(row["token_hit_rate"] or 0.0)) for row in rows]
     top = plan.largest.ideal_speed_up
     chart = LineChart(
         title="Ideal prefill speed-up over capacity",
         x=context.capacity_axis(),
         y=linear_axis("Times as fast", top, times_text, low=1.0),
-        series=[Series("Speed-up", _points(context, capacities, factors), colour=3)],
+        series=[Series("Speed-up", points, colour=3)],
         level=(top, f"at most {times_text(top)}"),
         filled=True,
     )
     words = (
         f"If hits cost nothing, prefill work shrinks by 1 / (1 - token hit rate): "
-        f"{times_text(plan.goal.ideal_speed_up)} at {context.size(context.goal_blocks)}."
+        f"{times_text(plan.at_goal.ideal_speed_up)} at {context.size(context.goal_blocks)}."
     )
     return Section("Ideal prefill speed-up", words, [chart], half=True)
 
 
 def required_section(context: ReportContext) -> Section:
     """Return the distribution of the capacity that requests required."""
-    required = context.traffic.required_blocks
-    ascending = np.sort(required)
+    figures = context.figures
+    required = figures.ascending_required_blocks
     nothing = int((required == 0).sum())
+    half, most = (context.size(figures.percentile(Fraction(percent, 100))) for percent in (50, 99))
     words = (
         f"The capacity at which each request reaches {context.run.target_percent} % of the hits that it "
-        f"could have. Half of the requests need {context.size(nearest_rank(ascending, Fraction(1, 2)))} or "
-        f"less, 99 % of them {context.size(nearest_rank(ascending, Fraction(99, 100)))}."
+        f"could have. Half of the requests need {half} or less, 99 % of them {most}."
     )
     if nothing >= required.size / 1000:
         words += f" {percent_text(nothing / required.size)} had nothing to reuse and need none."
-    chart = _required_chart(context, ascending, nothing)
+    chart = _required_chart(context, required[nothing:])
     percents = (50, 75, 90, 95, 99, 99.9, 100)
     rows = [
-        {"percent": percent, "required_blocks": nearest_rank(ascending, Fraction(str(percent)) / 100)}
+        {"percent": percent, "required_blocks": figures.percentile(Fraction(str(percent)) / 100)}
         for percent in percents
     ]
     shown = {
@@ -122,7 +128,7 @@ def required_section(context: ReportContext) -> Section:
 
 def tiers_section(context: ReportContext) -> Section | None:
     """Return what each tier serves; None without tiers."""
-    tiers, traffic = context.plan.tiers, context.traffic
+    tiers = context.plan.tiers
     if not tiers:
         return None
     left = 1 - sum(tier.token_share for tier in tiers)
@@ -141,8 +147,8 @@ def tiers_section(context: ReportContext) -> Section | None:
         shown["Saves a month"] = lambda row: _money(row["saves_per_month"])
     words = (
         "Which tier the prompt tokens come from, and the bandwidth that it needs: the mean, and the "
-        "99th percentile over windows of a minute."
-        if traffic.time_us is not None
+        f"99th percentile over windows of {format_age(context.plan.window_seconds)}."
+        if context.figures.time_us is not None
         else "Which tier the prompt tokens come from. The log has no timestamps, so no bandwidth is known."
     )
     chart = ShareBar("Prompt tokens by tier", parts)
@@ -152,8 +158,8 @@ def tiers_section(context: ReportContext) -> Section | None:
 def worth_section(context: ReportContext) -> Section | None:
     """Return what the next step of capacity is worth; None where hits have no worth."""
     plan = context.plan
-    steps = [*plan.tier_steps, plan.goal]
-    if plan.goal.next_gpu_hours_per_day is None:
+    steps = [step for step in (*plan.tier_steps, plan.at_goal) if step.next_gpu_hours_per_day is not None]
+    if not steps:
         return None
     rows = [dict(vars(step)) for step in sorted(steps, key=lambda step: step.capacity_blocks)]
     shown: dict[str, Any] = {
@@ -162,7 +168,7 @@ def worth_section(context: ReportContext) -> Section | None:
         "GPU-h/day": lambda row: f"{row['next_gpu_hours_per_day']:.3g}",
     }
     words = f"Prefill that the next {plan.step_label} would save, in GPU-hours a day."
-    if plan.goal.break_even_price_per_gib_month is not None:
+    if steps[0].break_even_price_per_gib_month is not None:
         shown["Pays below"] = lambda row: f"{row['break_even_price_per_gib_month']:.3g}"
         words += " It pays where a GiB costs less a month than the last column says."
     title = f"What the next {plan.step_label} is worth"
@@ -175,15 +181,10 @@ def _capacities(context: ReportContext) -> Int64Array:
     low, high = axis.low / context.shown(1), axis.high / context.shown(1)
     spread = np.geomspace(max(1.0, low), high, _POINTS)
     marked = [blocks for blocks, _ in _marked_blocks(context)]
-    return np.unique(np.concatenate([np.round(spread), marked]).astype(np.int64))
-
-
-def _points(
-    context: ReportContext, capacities: Int64Array, values: np.ndarray[Any, Any]
-) -> list[tuple[float, float]]:
-    return [
-        (context.shown(int(blocks)), float(value)) for blocks, value in zip(capacities, values, strict=True)
-    ]
+    capacities = np.unique(np.concatenate([np.round(spread), marked]).astype(np.int64))
+    bound = context.run.bound_blocks
+    # An axis is never narrower than a factor of two, which may lead past the bound.
+    return capacities if bound is None else capacities[capacities <= bound]
 
 
 def _policy_series(context: ReportContext) -> list[Series]:
@@ -204,16 +205,16 @@ def _policy_name(policy: str) -> str:
 
 def _marked_blocks(context: ReportContext) -> list[tuple[int, str]]:
     """Return the tiers' sums, and the p90 and p99 of what requests required, ascending."""
-    ascending = np.sort(context.traffic.required_blocks)
     marks = [
         (tier.last_blocks, f"{step.label} {context.size(tier.last_blocks)}")
         for tier, step in zip(context.plan.tiers, context.plan.tier_steps, strict=True)
     ]
     for percent in (90, 99):
-        blocks = nearest_rank(ascending, Fraction(percent, 100))
+        blocks = context.figures.percentile(Fraction(percent, 100))
         marks.append((blocks, f"p{percent} of requests {context.size(blocks)}"))
-    if not context.plan.goal_text.startswith("request-p"):
-        marks.append((context.goal_blocks, f"{context.plan.goal_text}: {context.size(context.goal_blocks)}"))
+    goal = context.plan.goal
+    if goal.kind != "request-percentile":
+        marks.append((context.goal_blocks, f"{goal.text}: {context.size(context.goal_blocks)}"))
     return sorted(mark for mark in marks if mark[0] > 0)
 
 
@@ -226,19 +227,7 @@ def _marks(context: ReportContext) -> list[tuple[float, str]]:
     ]
 
 
-def _share_words(context: ReportContext, percent: int) -> str:
-    ceiling = int(context.traffic.ceiling_blocks.sum())
-    blocks = context.traffic.capacity_for_hits(-(-ceiling * percent // 100))
-    return context.size(blocks)
-
-
-def _curve_table(context: ReportContext) -> Any:
-    capacities = [int(blocks) for blocks in _capacities(context)[::4]]
-    rows = [
-        row
-        for row in context.results.query("hit_rate_curve", capacities_blocks=capacities).to_pylist()
-        if row["pool"] is None
-    ]
+def _curve_table(context: ReportContext, rows: list[dict[str, Any]]) -> Table:
     shown = {
         "Capacity": lambda row: context.size(row["capacity_blocks"]),
         "Blocks": lambda row: f"{row['capacity_blocks']:,}",
@@ -249,9 +238,8 @@ def _curve_table(context: ReportContext) -> Any:
     return rows_table("hit_rate_curve", rows, shown)
 
 
-def _required_chart(context: ReportContext, ascending: Int64Array, nothing: int) -> BarChart | None:
-    """Return the histogram of requirements above 0, in ranges of powers of two or wider."""
-    some = ascending[nothing:]
+def _required_chart(context: ReportContext, some: Int64Array) -> BarChart | None:
+    """Return the histogram of requirements above 0, ascending, in ranges of powers of two or wider."""
     if some.size == 0:
         return None
     low, high = floor(log2(context.shown(int(some[0])))), floor(log2(context.shown(int(some[-1]))))
@@ -259,10 +247,10 @@ def _required_chart(context: ReportContext, ascending: Int64Array, nothing: int)
     powers = np.clip(np.floor(np.log2(some * context.shown(1))), low, high).astype(np.int64)
     counts = np.bincount(powers - low, minlength=high - low + 1)
     sizes = [context.size(2.0**power / context.shown(1)) for power in range(low, high + 2)]
-    shares = counts / ascending.size
+    shares = counts / context.figures.blocks.size
     marks = []
     for percent in (50, 90, 99):
-        blocks = nearest_rank(ascending, Fraction(percent, 100))
+        blocks = context.figures.percentile(Fraction(percent, 100))
         if blocks > 0:
             marks.append((max(0.0, log2(context.shown(blocks)) - low), f"p{percent}"))
     return BarChart(

@@ -11,9 +11,9 @@ from kvcap.report.axes import count_text, size_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kvcap.analysis.figures import Figures
     from kvcap.analysis.plan import Plan
     from kvcap.analysis.policy_answer import PolicyRow
-    from kvcap.analysis.traffic import Traffic
     from kvcap.queries import Results, RunInfo
 
 SMALLEST_SHARE_OF_AXIS = 2048
@@ -26,13 +26,13 @@ class ReportContext:
 
     results: Results
     plan: Plan
-    traffic: Traffic
+    figures: Figures
     policies: tuple[PolicyRow, ...]
 
     @property
     def run(self) -> RunInfo:
         """The replay."""
-        return self.traffic.run
+        return self.figures.run
 
     @property
     def in_bytes(self) -> bool:
@@ -42,7 +42,7 @@ class ReportContext:
     @property
     def goal_blocks(self) -> int:
         """The planned capacity."""
-        return self.plan.goal.capacity_blocks
+        return self.plan.at_goal.capacity_blocks
 
     def shown(self, blocks: float) -> float:
         """Return a capacity in the unit of the axes."""
@@ -57,17 +57,18 @@ class ReportContext:
     @property
     def last_useful_blocks(self) -> int:
         """The capacity from which more storage serves nothing more."""
-        return max(1, int(self.traffic.curve.capacity_blocks[-1]))
+        return max(1, int(self.figures.curve.capacity_blocks[-1]))
 
     def capacity_axis(self, title: str = "Capacity") -> Axis:
-        """Return the axis of all charts over capacity, up to where nothing more is gained."""
+        """Return the axis of all charts over capacity, to where nothing more is gained, or known."""
         top = max(self.last_useful_blocks, *(tier.last_blocks for tier in self.plan.tiers), 1)
+        end = top * 1.25 if self.run.bound_blocks is None else min(top * 1.25, self.run.bound_blocks)
         unit = "log scale" if self.in_bytes else "blocks, log scale"
         each = " of each pool" if self.plan.pools > 1 else ""
         return size_axis(
             f"{title}{each} ({unit})",
-            self.shown(max(1, top / SMALLEST_SHARE_OF_AXIS)),
-            self.shown(top * 1.25),
+            self.shown(max(1, end / SMALLEST_SHARE_OF_AXIS)),
+            self.shown(end),
             in_bytes=self.in_bytes,
         )
 

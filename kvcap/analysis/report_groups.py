@@ -41,18 +41,24 @@ def session_section(context: ReportContext) -> Section | None:
     ).to_pylist()
     if not rows:
         return None
+    knows_held = rows[0]["held_blocks"] is not None
     shown: dict[str, Any] = {
         "Session": lambda row: row["session_id"] or "(none)",
         "Requests": lambda row: f"{row['requests']:,}",
-        "Holds": lambda row: context.size(row["held_blocks"]),
-        "of all held": lambda row: percent_text(row["share_of_held"] or 0),
+    }
+    if knows_held:
+        shown["Holds"] = lambda row: context.size(row["held_blocks"])
+        shown["of all held"] = lambda row: percent_text(row["share_of_held"] or 0)
+    shown |= {
         "of all hits": lambda row: percent_text(row["share_of_all_hits"] or 0),
         "Makes the p99": lambda row: f"{row['p99_requests']:,} requests",
         "Needs at most": lambda row: context.size(row["max_required_blocks"]),
     }
+    size = context.size(context.goal_blocks)
     words = (
-        f"The sessions that hold most of a cache of {context.size(context.goal_blocks)}, on the mean over "
-        "time, and what they earn for it."
+        f"The sessions that hold most of a cache of {size}, on the mean over time, and what they earn for it."
+        if knows_held
+        else f"The sessions with most of the hits of a cache of {size}."
     )
     return Section("Top sessions", words, table=rows_table("top_sessions", rows, shown), open_table=True)
 

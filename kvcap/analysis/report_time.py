@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import timezone
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 from kvcap.analysis.plan_words import format_age
@@ -30,7 +31,7 @@ _TTLS_SECONDS: Final = (10, 60, 300, 900, 1800, 3600, 7200, 21600, 86400, 604800
 
 def time_section(context: ReportContext) -> Section | None:
     """Return traffic, hit rate and working set over time; None without timestamps."""
-    span = context.traffic.span_seconds
+    span = context.figures.span_seconds
     if span is None:
         return None
     window = next((w for w in _WINDOWS_SECONDS if span / w <= _MOST_WINDOWS), _WINDOWS_SECONDS[-1])
@@ -43,15 +44,16 @@ def time_section(context: ReportContext) -> Section | None:
     ]
     every = format_age(window)
     words = (
-        f"Every {every}: requests, the hit rate at {context.size(context.goal_blocks)} under its ceiling, "
-        "and the storage that the requests of that window alone touch."
+        f"Every {every}: requests, and the hit rate at {context.size(context.goal_blocks)} under its ceiling."
     )
+    if _knows_working_sets(rows):
+        words += " The working set is the storage that the requests of that window alone touch."
     return Section("Over time", words, _time_charts(context, rows, window), rows_table("over_time", rows))
 
 
 def age_section(context: ReportContext) -> Section | None:
     """Return how old a block is when it hits; None without timestamps or hits."""
-    if context.traffic.span_seconds is None:
+    if context.figures.span_seconds is None:
         return None
     rows = [
         row
@@ -88,7 +90,7 @@ def age_section(context: ReportContext) -> Section | None:
 
 def ttl_section(context: ReportContext) -> Section | None:
     """Return hit rates over time to live and capacity; None without timestamps."""
-    span = context.traffic.span_seconds
+    span = context.figures.span_seconds
     if span is None:
         return None
     ttls = [ttl for ttl in _TTLS_SECONDS if ttl < span]
@@ -129,12 +131,10 @@ def _time_charts(context: ReportContext, rows: list[dict[str, Any]], window: int
         "Time (UTC)" if is_clock(times[0]) else "Time since the trace began", times[0], times[-1] + window
     )
     requests = _with_idle(times, [row["requests"] for row in rows], window)
-    held = [(time, context.shown(row["working_set_blocks"])) for time, row in zip(times, rows, strict=True)]
     hit_rates = [(time, row["block_hit_rate"] or 0.0) for time, row in zip(times, rows, strict=True)]
     ceilings = [(time, row["ceiling_block_hit_rate"] or 0.0) for time, row in zip(times, rows, strict=True)]
     every = format_age(window)
-    touched, most = f"Distinct blocks touched in {every}", max(y for _, y in held)
-    return [
+    charts = [
         LineChart(
             title="Requests over time",
             x=x,
@@ -153,15 +153,23 @@ def _time_charts(context: ReportContext, rows: list[dict[str, Any]], window: int
             ],
             flat=True,
         ),
-        LineChart(
-            title="Working set over time",
-            x=x,
-            y=linear_size_axis(touched, most) if context.in_bytes else linear_axis(touched, most, count_text),
-            series=[Series("Working set", held, colour=3)],
-            filled=True,
-            flat=True,
-        ),
     ]
+    if _knows_working_sets(rows):
+        held = [
+            (time, context.shown(row["working_set_blocks"])) for time, row in zip(times, rows, strict=True)
+        ]
+        touched, most = f"Distinct blocks touched in {every}", max(y for _, y in held)
+        axis = linear_size_axis(touched, most) if context.in_bytes else linear_axis(touched, most, count_text)
+        working_set = Series("Working set", held, colour=3)
+        charts.append(
+            LineChart("Working set over time", x=x, y=axis, series=[working_set], filled=True, flat=True)
+        )
+    return charts
+
+
+def _knows_working_sets(rows: list[dict[str, Any]]) -> bool:
+    """Tell whether the query says what windows touch, which it does for all of them or for none."""
+    return all(row["working_set_blocks"] is not None for row in rows)
 
 
 def _with_idle(times: list[float], counts: list[int], window: int) -> list[tuple[float, float]]:
@@ -173,8 +181,9 @@ def _with_idle(times: list[float], counts: list[int], window: int) -> list[tuple
 
 def _capacities(context: ReportContext) -> list[int]:
     """Return six capacities from where a tenth of the ceiling is served to where all of it is."""
-    ceiling = int(context.traffic.ceiling_blocks.sum())
-    wanted = [context.traffic.capacity_for_hits(-(-ceiling * percent // 100)) for percent in (10, 50, 90, 99)]
+    wanted = [
+        context.figures.capacity_for_ceiling_share(Fraction(percent, 100)) for percent in (10, 50, 90, 99)
+    ]
     return sorted({blocks for blocks in [*wanted, context.goal_blocks, context.last_useful_blocks] if blocks})
 
 

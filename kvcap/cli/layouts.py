@@ -56,7 +56,9 @@ def reading_lines(report: ReadReport) -> list[str]:
 def _plan_document(plan: Plan) -> dict[str, Any]:
     from kvcap.analysis.plan_words import PLAN_DEFINITIONS
 
-    return as_document("kvcap.plan/1", plan, definitions=PLAN_DEFINITIONS)
+    document = as_document("kvcap.plan/1", plan, definitions=PLAN_DEFINITIONS)
+    at_goal = document.pop("at_goal")
+    return {**document, "goal_text": plan.goal.text, "goal": at_goal}
 
 
 def _plan_parts(plan: Plan) -> Iterator[str | Table]:
@@ -64,7 +66,7 @@ def _plan_parts(plan: Plan) -> Iterator[str | Table]:
     from kvcap.analysis.plan_words import plan_headline, trust_lines
 
     yield from plan_headline(plan)
-    steps = [*zip(plan.tier_steps, plan.tiers, strict=True), (plan.goal, None), (plan.largest, None)]
+    steps = [*zip(plan.tier_steps, plan.tiers, strict=True), (plan.at_goal, None), (plan.largest, None)]
     yield Table(_plan_columns(plan), steps)
     yield from (_tier_line(row, plan) for row in plan.tiers if row.price_per_gib_month is not None)
     yield from trust_lines(plan)
@@ -72,7 +74,7 @@ def _plan_parts(plan: Plan) -> Iterator[str | Table]:
 
 
 PLAN: Final = Layout(_plan_document, _plan_parts)
-"""JSON has the fields of :class:`kvcap.analysis.plan.Plan`."""
+"""JSON has the fields of :class:`kvcap.analysis.plan.Plan`; ``goal`` is what is reached there."""
 
 
 def _plan_columns(plan: Plan) -> list[Column]:
@@ -104,6 +106,8 @@ def _size_of_step(plan: Plan, pair: tuple[Step, TierRow | None]) -> str:
 
 def _further(step: Step) -> str:
     hours = step.next_gpu_hours_per_day
+    if step.next_hit_tokens is None:
+        return "-"
     return f"{step.next_hit_tokens:,} tokens" if hours is None else f"{hours:.3g} GPU-h/day"
 
 

@@ -63,7 +63,7 @@ def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(subparser)
-        subparser.set_defaults(run=module.run)
+        subparser.set_defaults(run=module.run, error_code=getattr(module, "ERROR_CODE", 1))
     return parser
 
 
@@ -74,8 +74,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     argv = sys.argv[1:] if argv is None else argv
     asked = [name for name in argv[:1] if name in COMMANDS]
+    error_code = 1
     try:
         args = build_parser(asked or COMMANDS).parse_args(argv)
+        error_code = args.error_code
         _limit_threads(getattr(args, "threads", None))
         code: int = args.run(args)
         sys.stdout.flush()
@@ -90,11 +92,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except KvcapError as error:
         _complain(str(error))
-        return error.exit_code
+        return max(error.exit_code, error_code)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _complain(f"{where}{error.strerror or error}")
-        return 1
+        return error_code
     return code
 
 

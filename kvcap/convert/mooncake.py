@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from kvcap.writing import written_beside
+from kvcap.writing import check_ending, written_beside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,8 +21,9 @@ def write_mooncake(batches: Iterable[pa.RecordBatch], path: str, *, force: bool)
     Raises
     ------
     UsageError
-        If ``path`` exists and ``force`` is false.
+        If ``path`` exists and ``force`` is false, or its name says another format.
     """
+    check_ending(path, "JSON Lines", ".jsonl", ".json", ".ndjson")
     with written_beside(path, force=force) as beside, beside.open("wb") as stream:
         for batch in batches:
             stream.writelines(_lines(batch))

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kvcap.kernels.run_tables import run_hits
+
 if TYPE_CHECKING:
     from kvcap.kernels.arrays import Int64Array
     from kvcap.kernels.reuse_runs import ReuseRuns
@@ -34,9 +36,5 @@ def lru_hit_blocks(
     """
     hit_blocks = np.zeros((len(capacities_blocks), n_requests), np.int64)
     for row, capacity in zip(hit_blocks, capacities_blocks, strict=True):
-        if tail_first:
-            hits = np.clip(capacity - runs.depth, 0, runs.blocks)
-        else:
-            hits = np.where(runs.depth_head_first < capacity, runs.blocks, 0)
-        np.add.at(row, runs.request, hits)
+        np.add.at(row, runs.request, run_hits(runs, capacity, tail_first=tail_first))
     return hit_blocks

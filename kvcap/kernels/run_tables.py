@@ -145,13 +145,17 @@ def leading_parts(runs: _Runs, limit_blocks: Int64Array) -> _Runs:
     return kept._replace(blocks=np.minimum(kept.blocks, room[inside]))
 
 
+def run_hits(runs: _Runs, capacity_blocks: int, *, tail_first: bool) -> Int64Array:
+    """Return how many blocks of each run hit at a capacity: int64 (n_runs,)."""
+    if tail_first:
+        return np.clip(capacity_blocks - runs.depth, 0, runs.blocks)
+    return np.where(runs.depth_head_first < capacity_blocks, runs.blocks, 0)
+
+
 def runs_within(runs: _Runs, max_depth: int, *, tail_first: bool) -> _Runs:
     """Return what runs have that hits at a capacity of ``max_depth`` blocks."""
-    if tail_first:
-        room = max_depth - runs.depth
-        kept = type(runs)(*(column[room > 0] for column in runs))
-        return kept._replace(blocks=np.minimum(kept.blocks, room[room > 0]))
-    return type(runs)(*(column[runs.depth_head_first < max_depth] for column in runs))
+    hits = run_hits(runs, max_depth, tail_first=tail_first)
+    return type(runs)(*(column[hits > 0] for column in runs._replace(blocks=hits)))
 
 
 def leading_tokens(runs: WeightedRuns, hit_blocks: Int64Array) -> Int64Array:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import duckdb
-
 from kvcap.queries.library import list_queries, setup_sql
-from kvcap.queries.results import mapped_errors
+from kvcap.queries.results import connect, mapped_errors
 from kvcap.writing import written_beside
 
 if TYPE_CHECKING:
@@ -46,7 +44,7 @@ def write_database(results: Results, path: str | PathLike[str], *, force: bool =
 
 
 def _write(results: Results, path: Path) -> None:
-    with duckdb.connect(str(path), config={"storage_compatibility_version": STORAGE_VERSION}) as connection:
+    with connect(str(path), {"storage_compatibility_version": STORAGE_VERSION}) as connection:
         names = {*results.table_names, "run"} - {"trace"}
         for name in sorted(names):
             connection.from_arrow(results.table(name)).create(name)

@@ -6,11 +6,18 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import duckdb
 import pyarrow as pa
 
 from kvcap.errors import SchemaError
-from kvcap.queries.results import RUN_FILE, TABLE_NAMES, mapped_errors, open_results, run_table
+from kvcap.queries.results import (
+    RUN_FILE,
+    TABLE_NAMES,
+    connect,
+    fetched,
+    mapped_errors,
+    open_results,
+    run_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +67,7 @@ class History:
         self.days = day_directories(root)
         if not self.days:
             raise SchemaError(str(root), "results by day, day=YYYY-MM-DD", "no such directory")
-        self._connection = duckdb.connect(":memory:")
+        self._connection = connect()
         runs = []
         for day in self.days:
             with self.open_day(day) as results:
@@ -101,8 +108,7 @@ class History:
             If it does not parse or run.
         """
         with mapped_errors(text):
-            relation = self._connection.sql(text, params=dict(parameters) if parameters else None)
-            return pa.table({}) if relation is None else relation.to_arrow_table()
+            return fetched(self._connection, text, parameters)
 
     def query(self, name: str, **parameters: object) -> pa.Table:
         """Run a named query for each day and return all rows, ``day`` first.

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from functools import cached_property
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import duckdb
 import pyarrow as pa
 
-from kvcap.errors import QueryError, SchemaError
+from kvcap.errors import QueryError, SchemaError, UsageError
 from kvcap.queries.library import defined_names, definition, load_query
 from kvcap.queries.run_info import RunInfo
 from kvcap.writing import recovered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
+
+    import duckdb
 
 RUN_FILE: Final = "run.json"
 TABLE_NAMES: Final = ("requests", "reuse_runs", "curve", "policies", "policy_requests", "trace")
+
+_TABLE_OPTIONS: Final = {"policies": "--policies or --engine", "policy_requests": "--request-hits"}
+"""What a replay is told to leave tables that not every one has."""
 
 _RUN_TYPES: Final = {
     str: pa.string(),
@@ -30,11 +36,12 @@ _RUN_TYPES: Final = {
 
 
 class Results:
-    """The tables of one replay behind a DuckDB connection.
+    """The tables of one replay, and SQL over them.
 
     Views: ``requests``, ``reuse_runs``, ``curve``, ``run`` (one row with the definitions in force); and
     where they were asked for ``policies``, ``policy_requests`` and ``trace``; beside them the macros of
-    ``sql/_setup.sql``, and every named query under its name. Close it, or use it as a context manager.
+    ``sql/_setup.sql``, and every named query under its name. DuckDB is loaded when SQL is asked, not before.
+    Close it, or use it as a context manager.
 
     Parameters
     ----------
@@ -50,14 +57,8 @@ class Results:
         self, run: RunInfo, tables: Mapping[str, pa.Table | Path], threads: int | None = None
     ) -> None:
         self.run = run
-        self._tables = dict(tables)
-        self._connection = duckdb.connect(":memory:", config={} if threads is None else {"threads": threads})
-        for name, table in self._tables.items():
-            if isinstance(table, Path):
-                self._connection.read_parquet(str(table)).create_view(name)
-            else:
-                self._connection.register(name, table)
-        self._connection.register("run", run_table(run))
+        self._tables: dict[str, pa.Table | Path] = {**tables, "run": run_table(run)}
+        self._threads = threads
         self._undefined = defined_names()
 
     def __enter__(self) -> Results:
@@ -72,17 +73,46 @@ class Results:
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+        """Close the connection, where there is one."""
+        if "_connection" in vars(self):
+            self._connection.close()
+
+    @cached_property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        connection = connect(config={} if self._threads is None else {"threads": self._threads})
+        for name, table in self._tables.items():
+            if isinstance(table, Path):
+                connection.read_parquet(str(table)).create_view(name)
+            else:
+                connection.register(name, table)
+        return connection
 
     @property
     def table_names(self) -> tuple[str, ...]:
         """The tables at hand."""
-        return tuple(self._tables)
+        return tuple(name for name in self._tables if name != "run")
 
-    def table(self, name: str) -> pa.Table:
-        """Return one of the tables as Arrow."""
-        return self.sql(f"FROM {name}")
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return one of the tables, or some columns of it, as it is held or stored.
+
+        Raises
+        ------
+        UsageError
+            If there is no such table.
+        """
+        table = self._held(name)
+        if isinstance(table, Path):
+            import pyarrow.parquet as pq
+
+            return pq.read_table(table, columns=columns)
+        return table if columns is None else table.select(columns)
+
+    def _held(self, name: str) -> pa.Table | Path:
+        found = self._tables.get(name)
+        if found is None:
+            how = _TABLE_OPTIONS.get(name)
+            raise UsageError(f"this run has no table {name}{f': replay with {how}' if how else ''}")
+        return found
 
     def sql(self, text: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
         """Run SQL over the views and the named queries, and return its rows.
@@ -100,19 +130,26 @@ class Results:
         Raises
         ------
         UsageError
-            If there is no such query or parameter, or one is missing.
+            If there is no such query or parameter, one is missing, or the run lacks a table that it reads.
         QueryError
             If a value does not fit.
         """
         query = load_query(name)
+        for table in query.reads:
+            self._held(table)
         bound = query.bind({key: str(value) for key, value in parameters.items()})
         return self._execute(query.name, query.sql, bound)
 
     def _execute(self, label: str, text: str, parameters: Mapping[str, Any] | None) -> pa.Table:
-        self._define_names_in(text)
-        with mapped_errors(label):
-            relation = self._connection.sql(text, params=dict(parameters) if parameters else None)
-            return pa.table({}) if relation is None else relation.to_arrow_table()
+        try:
+            self._define_names_in(text)
+            with mapped_errors(label):
+                return fetched(self._connection, text, parameters)
+        except QueryError as error:
+            missing = re.search(r"Table with name (\w+) does not exist", str(error))
+            if missing is not None and missing[1] in TABLE_NAMES:
+                self._held(missing[1])
+            raise
 
     def _define_names_in(self, text: str) -> None:
         """Create the macros and views that a text names; all of them would take longer than most answers."""
@@ -131,9 +168,31 @@ class Results:
                 raise
 
 
+def connect(path: str = ":memory:", config: Mapping[str, Any] | None = None) -> duckdb.DuckDBPyConnection:
+    """Open a DuckDB database; the library is loaded here, since much is asked that takes no SQL."""
+    import duckdb
+
+    return duckdb.connect(path, config=dict(config or {}))
+
+
+def fetched(
+    connection: duckdb.DuckDBPyConnection, text: str, parameters: Mapping[str, Any] | None
+) -> pa.Table:
+    """Return the rows of a statement, columns of the same name numbered."""
+    relation = connection.sql(text, params=dict(parameters) if parameters else None)
+    table = pa.table({}) if relation is None else relation.to_arrow_table()
+    names: list[str] = []
+    for name in table.column_names:
+        numbered = (f"{name}_{i}" for i in count(1))
+        names.append(next(new for new in chain([name], numbered) if new not in names))
+    return table.rename_columns(names)
+
+
 @contextmanager
 def mapped_errors(label: str) -> Iterator[None]:
     """Turn what DuckDB raises into :class:`QueryError`, with the first line of its text."""
+    import duckdb
+
     try:
         yield
     except duckdb.Error as error:

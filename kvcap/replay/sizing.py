@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvcap.errors import UsageError
+from kvcap.kernels.arrays import nearest_rank
 from kvcap.queries import LengthCost, ModelSizing
 from kvcap.units import decimal_text, parse_capacity
 
@@ -78,7 +79,6 @@ def _length_costs(cost: ModelBytes, input_tokens: npt.NDArray[np.int64]) -> tupl
     ordered = np.sort(input_tokens)
     costs = []
     for percent in LENGTH_PERCENTS:
-        rank = max(1, -(-percent * ordered.size // 100))
-        tokens = max(1, int(ordered[rank - 1]))
+        tokens = max(1, nearest_rank(ordered, Fraction(percent, 100)))
         costs.append(LengthCost(percent, tokens, decimal_text(cost.bytes_per_token(tokens))))
     return tuple(costs)

@@ -73,7 +73,7 @@ def test_intervals_cover_the_truth_at_about_their_nominal_rate() -> None:
     true_ceiling = sum(REUSE) / 2
     with replayed(moody_traffic(200_000, rng)) as results:
         whole = plan(results)
-    true_p90_hits, goal_blocks = whole.goal.block_hit_rate, whole.goal.capacity_blocks
+    true_p90_hits, goal_blocks = whole.at_goal.block_hit_rate, whole.at_goal.capacity_blocks
     assert abs(whole.largest.block_hit_rate - true_ceiling) < 0.01
     covered = {"ceiling": 0, "block_hit_rate": 0, "p99_blocks": 0}
     for _ in range(n_traces):

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from replayed import BLOCK, replayed
 from strategies import prefix_forests
 
+from kvcap.analysis.figures import load_figures
 from kvcap.analysis.plan import goal_capacity, plan
 from kvcap.analysis.plan_options import PlanOptions, Tier, parse_goal, parse_rate, parse_tier
 from kvcap.analysis.plan_value import best_last_capacity, speed_up, valuation
-from kvcap.analysis.traffic import load_traffic
 from kvcap.errors import UsageError
 from kvcap.units import Capacity, parse_capacity
 
@@ -37,7 +37,7 @@ def test_capacity_for_hits_is_the_smallest_that_has_them(
     requests: list[list[int]], order: str, needed: int
 ) -> None:
     with replayed(requests, touch_order=order) as results:
-        found = load_traffic(results).capacity_for_hits(needed)
+        found = load_figures(results).capacity_for_hits(needed)
     reaching = (c for c in range(sum(map(len, requests)) + 1) if sum(simulated(requests, c, order)) >= needed)
     assert found == next(reaching, None)
 
@@ -45,12 +45,12 @@ def test_capacity_for_hits_is_the_smallest_that_has_them(
 @given(requests=some_requests, order=st.sampled_from(ORDERS), percent=st.integers(1, 100))
 def test_the_goals_agree_with_the_named_queries(requests: list[list[int]], order: str, percent: int) -> None:
     with replayed(requests, touch_order=order) as results:
-        traffic = load_traffic(results)
+        figures = load_figures(results)
         by_share = results.query("capacity_for_hit_rate", percents=[percent]).to_pylist()[0]
-        assert goal_capacity(traffic, parse_goal(f"ceiling-share {percent}")) == by_share["capacity_blocks"]
+        assert goal_capacity(figures, parse_goal(f"ceiling-share {percent}")) == by_share["capacity_blocks"]
         rows = results.query("capacity_percentiles", percents=[percent]).to_pylist()
         required = next(row["required_blocks"] for row in rows if row["sample"] == "samples")
-        assert goal_capacity(traffic, parse_goal(f"request-p{percent}")) == required
+        assert goal_capacity(figures, parse_goal(f"request-p{percent}")) == required
 
 
 @given(
@@ -119,12 +119,12 @@ def test_worth_of_a_step_and_price_at_which_it_breaks_even() -> None:
     )
     with replayed(requests, seconds=[0, 0, 0, 43200]) as results:
         planned = plan(results, options)
-    assert (planned.goal.capacity_blocks, planned.days) == (0, 0.5)
+    assert (planned.at_goal.capacity_blocks, planned.days) == (0, 0.5)
     # The next two blocks serve two blocks of four tokens: 4 GPU-seconds in half a day.
-    assert planned.goal.next_hit_tokens == 8
-    assert planned.goal.next_gpu_hours_per_day == pytest.approx(8 / 3600)
+    assert planned.at_goal.next_hit_tokens == 8
+    assert planned.at_goal.next_gpu_hours_per_day == pytest.approx(8 / 3600)
     per_month = 8 / 3600 * 3 * 730 / 24
-    assert planned.goal.break_even_price_per_gib_month == pytest.approx(per_month / 2)
+    assert planned.at_goal.break_even_price_per_gib_month == pytest.approx(per_month / 2)
     assert planned.largest.ideal_speed_up == 2.0
     assert planned.largest.break_even_price_per_gib_month == 0.0
 
@@ -159,9 +159,9 @@ def test_the_best_size_earns_at_least_as_much_as_any_other(
         prefill_tokens_per_second=Fraction(1), gpu_hour=Fraction(60), requests_per_day=Fraction(len(requests))
     )
     with replayed(requests) as results:
-        traffic = load_traffic(results)
-        value = valuation(traffic, options)
-        best = best_last_capacity(traffic, value, above, price, inclusive=inclusive)
+        figures = load_figures(results)
+        value = valuation(figures, options)
+        best = best_last_capacity(figures, value, above, price, inclusive=inclusive)
 
     def gain(capacity: int) -> float:
         if capacity == above:
@@ -186,7 +186,7 @@ def test_capacities_are_of_each_pool_and_costs_of_all() -> None:
 def test_a_run_without_bytes_is_planned_in_blocks() -> None:
     with replayed([[1, 2], [1, 2]], bytes_per_token=None) as results:
         planned = plan(results, PlanOptions(tiers=(tier("a", 1),)))
-        assert planned.goal.capacity_bytes is None
+        assert planned.at_goal.capacity_bytes is None
         assert planned.tiers[0].hit_blocks == 1
         with pytest.raises(UsageError, match="--kv-bytes-per-token"):
             plan(results, PlanOptions(tiers=(parse_tier("a=1GiB"),)))
@@ -194,7 +194,7 @@ def test_a_run_without_bytes_is_planned_in_blocks() -> None:
 
 def test_a_hit_rate_above_the_ceiling_is_out_of_reach() -> None:
     with replayed([[1], [1]]) as results:
-        assert plan(results, PlanOptions(goal=parse_goal("hit-rate 0.5"))).goal.capacity_blocks == 1
+        assert plan(results, PlanOptions(goal=parse_goal("hit-rate 0.5"))).at_goal.capacity_blocks == 1
         with pytest.raises(UsageError, match=r"out of reach: unlimited storage has .* 0\.5000"):
             plan(results, PlanOptions(goal=parse_goal("hit-rate 0.51")))
 

@@ -10,17 +10,17 @@ from hypothesis import given
 from replayed import replayed
 from strategies import prefix_forests
 
+from kvcap.analysis.figures import load_figures
 from kvcap.analysis.plan_options import DEFAULT_GOAL
 from kvcap.analysis.plan_trust import PREFIX_PERCENTS, Trust, assess, cut_off_share
-from kvcap.analysis.traffic import load_traffic
 
 some_requests = prefix_forests().filter(any)
 
 
 def trust(requests: list[list[int]], **options: object) -> Trust:
     with replayed(requests, **options) as results:
-        traffic = load_traffic(results)
-        return assess(traffic, DEFAULT_GOAL, traffic.percentile(DEFAULT_GOAL.share))
+        figures = load_figures(results)
+        return assess(figures, DEFAULT_GOAL, figures.percentile(DEFAULT_GOAL.share))
 
 
 @given(requests=some_requests)
@@ -40,7 +40,7 @@ def test_a_prefix_row_is_what_a_replay_of_that_prefix_says(requests: list[list[i
 @given(requests=prefix_forests().filter(lambda requests: len(requests) > 1 and any(requests)))
 def test_reuse_cut_off_is_what_the_second_half_owes_to_the_first(requests: list[list[int]]) -> None:
     with replayed(requests) as results:
-        found = cut_off_share(load_traffic(results))
+        found = cut_off_share(load_figures(results))
     blocks = oracles.chained(requests)
     middle = len(blocks) // 2
     seen = owed = 0
@@ -59,7 +59,7 @@ def test_a_warm_up_gives_the_later_beginning_a_warm_up_too() -> None:
     with replayed(requests, warm_up=Fraction(1, 3)) as results:
         # Measured from request 2; begun two requests later, its warm-up begins at request 2: [2]'s
         # source is cut off, [1]'s is not.
-        assert cut_off_share(load_traffic(results)) == 1 / (3 + 1)
+        assert cut_off_share(load_figures(results)) == 1 / (3 + 1)
 
 
 def test_a_single_request_says_nothing_of_its_past() -> None:
@@ -92,5 +92,5 @@ def test_the_interval_of_a_planned_capacity_holds_it(goal: str) -> None:
     with replayed(requests) as results:
         planned = plan(results, PlanOptions(goal=parse_goal(goal)))
     found = planned.trust.goal_blocks
-    assert found.value == planned.goal.capacity_blocks
+    assert found.value == planned.at_goal.capacity_blocks
     assert found.low <= found.value <= found.high

@@ -65,6 +65,11 @@ def test_check_exits_1_when_a_limit_is_broken(results_dir: Path, capsys: pytest.
     assert main(["check", str(results_dir)]) == 2
 
 
+@pytest.mark.parametrize("missing", ["no such directory", ""])
+def test_check_exits_2_when_there_is_nothing_to_check(missing: str, tmp_path: Path) -> None:
+    assert main(["check", str(tmp_path / missing), "--min-requests", "1"]) == 2
+
+
 def test_check_as_json(results_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     limits = ["--min-hit-rate", "0.99", "--capacity", "10GiB", "--format", "json"]
     assert main(["check", str(results_dir), *limits]) == 1

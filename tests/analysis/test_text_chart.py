@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from replayed import replayed
 
-from kvcap.analysis.traffic import load_traffic
+from kvcap.analysis.figures import load_figures
 from kvcap.cli.text_chart import COLUMNS, ROWS, curve_chart
 
 REQUESTS = [[i % 3] for i in range(30)] + [[i % 40] for i in range(100)]
@@ -22,7 +22,7 @@ REQUESTS = [[i % 3] for i in range(30)] + [[i % 40] for i in range(100)]
 def test_columns_rise_to_the_ceiling_and_never_fall(unicode: bool, bytes_known: bool) -> None:
     known = {} if bytes_known else {"bytes_per_token": None}
     with replayed(REQUESTS, **known) as results:
-        lines = curve_chart(load_traffic(results), unicode=unicode)
+        lines = curve_chart(load_figures(results), unicode=unicode)
     assert len(lines) == ROWS + 2
     rows = [line.ljust(8 + COLUMNS)[8:] for line in lines[1:-1]]
     heights = [sum(cell != " " for cell in column) for column in zip(*rows, strict=True)]

@@ -164,3 +164,16 @@ def test_history_outlives_the_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         with line_editing(results, path):
             assert readline.get_history_item(1) == "FROM totals;"
         assert {"requests", "run", "ttl_surface", "required_blocks"} <= set(completion_words(results))
+
+
+def test_columns_of_one_name_are_numbered(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sql", str(directory), "SELECT 1 AS a, 2 AS a_1, 3 AS a", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"a": 1, "a_1": 2, "a_2": 3}]
+
+
+@pytest.mark.parametrize("asked", [["--query", "policy_hit_rates"], ["FROM policy_hit_rates"]])
+def test_a_query_over_a_table_that_a_run_lacks_says_how_to_get_it(
+    directory: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sql", str(directory), *asked]) in (1, 2)
+    assert "no table policies: replay with --policies or --engine" in capsys.readouterr().err

@@ -221,12 +221,35 @@ def test_an_existing_output_is_kept_without_force_and_by_a_run_that_fails(tmp_pa
         convert([str(log)], str(out))
     with pytest.raises(RecordError):
         convert([str(log)], str(out), None, ConvertOptions(force=True))
+    lines = tmp_path / "out.jsonl"
+    lines.write_text("old")
     with pytest.raises(RecordError):
-        convert([str(log)], str(out), None, ConvertOptions(force=True, target="mooncake"))
-    assert out.read_text() == "old"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.jsonl", "t.parquet"]
+        convert([str(log)], str(lines), None, ConvertOptions(force=True, target="mooncake"))
+    assert out.read_text() == lines.read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "t.jsonl", "t.parquet"]
     convert([str(log)], str(out), ReadOptions(skip_bad=1), ConvertOptions(force=True))
     assert read_log(out)[0].num_rows == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "message"),
+    [
+        ("t.csv", "parquet", "Parquet is written, expected a name such as t.parquet"),
+        ("t.jsonl", "parquet", "Parquet is written, expected a name such as t.parquet"),
+        ("-", "parquet", "Parquet is written to a file, expected a path such as x.parquet, not -"),
+        ("t.parquet", "mooncake", "JSON Lines is written, expected a name such as t.jsonl"),
+        ("t.jsonl.gz", "mooncake", "JSON Lines is written, expected a name such as t.jsonl"),
+        ("-", "mooncake", "JSON Lines is written to a file, expected a path such as x.jsonl, not -"),
+    ],
+)
+def test_a_name_that_says_another_format_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, target: Any, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_log(tmp_path / "log.jsonl", *hash_lines([[1, 2], [1, 3]]))
+    with pytest.raises(UsageError, match=message):
+        convert(["log.jsonl"], name, options=ConvertOptions(target=target))
+    assert [path.name for path in tmp_path.iterdir()] == ["log.jsonl"]
 
 
 def test_an_interrupt_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

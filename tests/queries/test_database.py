@@ -25,7 +25,7 @@ def test_tables_macros_and_queries_answer_in_another_client(results: kvcap.Resul
     write_database(results, path)
     with duckdb.connect(str(path), read_only=True) as client:
         for name in ("requests", "reuse_runs", "curve", "run"):
-            assert client.sql(f"FROM {name}").to_arrow_table().equals(results.table(name))
+            assert client.sql(f"FROM {name}").to_arrow_table().equals(results.sql(f"FROM {name}"))
         for query in list_queries():
             defaults = all(parameter.default is not None for parameter in query.parameters)
             if defaults and query.name != "policy_hit_rates":

@@ -257,6 +257,12 @@ def test_openai_requests_repeat_their_conversation_and_answer_every_tool_call() 
     assert calls > 100
 
 
+def test_the_script_of_the_sample_traces_says_what_it_takes() -> None:
+    script = str(ROOT / "pipelines" / "make_sample_traces.py")
+    said = subprocess.run([sys.executable, script, "--help"], check=True, capture_output=True, text=True)
+    assert "[directory]" in said.stdout
+
+
 def test_sample_traces_are_what_their_script_writes(tmp_path: Path) -> None:
     spec = importlib.util.spec_from_file_location(
         "make_sample_traces", ROOT / "pipelines" / "make_sample_traces.py"

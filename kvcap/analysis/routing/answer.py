@@ -21,7 +21,7 @@ from kvcap.formats import ReadOptions, open_table, open_trace
 from kvcap.formats.parallel import READING_THREADS, ahead, default_threads
 from kvcap.kernels.curve import hit_curve, hits_at, smallest_capacity
 from kvcap.kernels.dealt_runs import dealt_runs, held_blocks, weigh_runs
-from kvcap.kernels.run_tables import WeightedRuns, leading_parts
+from kvcap.kernels.run_tables import WeightedRuns, leading_parts, run_hits
 from kvcap.kernels.segments import segment_paths
 from kvcap.replay import ReplayOptions
 from kvcap.replay.job import source_paths
@@ -299,10 +299,7 @@ class _Comparison:
         self, dealt: npt.NDArray[np.int32], runs: WeightedRuns, n_instances: int
     ) -> tuple[DealtInstance, ...]:
         """Return what each instance was dealt, at the capacity asked for."""
-        if self._tail_first:
-            hits = np.clip(self._capacity - runs.depth, 0, runs.blocks)
-        else:
-            hits = np.where(runs.depth_head_first < self._capacity, runs.blocks, 0)
+        hits = run_hits(runs, self._capacity, tail_first=self._tail_first)
         measured = dealt[self._warm_up :]
         requests = np.bincount(measured, minlength=n_instances)
         tokens, hit_blocks, hit_tokens = (np.zeros(n_instances, np.int64) for _ in range(3))

@@ -1,4 +1,4 @@
-"""``kvcap check``: exit 1 when the results of a replay break a limit."""
+"""``kvcap check``: exit 1 when the results of a replay break a limit, and 2 when that cannot be told."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from kvcap.cli.options import add_format, whole_number
 if TYPE_CHECKING:
     from kvcap.analysis.check import Limits
 
-HELP: Final = "Hold the results of a replay against limits; exit 1 when one is broken."
+HELP: Final = "Hold the results of a replay against limits; exit 1 when one is broken, 2 on any error."
+ERROR_CODE: Final = 2
+"""Of every error, since 1 says that a limit is broken."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

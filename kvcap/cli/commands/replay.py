@@ -86,12 +86,12 @@ def _check(args: argparse.Namespace, options: ReplayOptions) -> None:
 
 def _print_chart(results: Results, stream: TextIO) -> None:
     """Print the curve, where there is one."""
-    from kvcap.analysis.traffic import load_traffic
+    from kvcap.analysis.figures import load_figures
     from kvcap.cli.text_chart import curve_chart
     from kvcap.cli.writer import terminal_width
 
-    traffic = load_traffic(results)
-    if traffic.ceiling_blocks.any():
+    figures = load_figures(results)
+    if figures.ceiling_blocks.any():
         unicode = (stream.encoding or "").lower().replace("-", "") == "utf8"
-        chart = curve_chart(traffic, width=terminal_width(stream), unicode=unicode)
+        chart = curve_chart(figures, width=terminal_width(stream), unicode=unicode)
         print("", *chart, sep="\n", file=stream)

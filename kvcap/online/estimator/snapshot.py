@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from kvcap.kernels.arrays import Int64Array
+from kvcap.kernels.arrays import Int64Array, nearest_rank
 from kvcap.kernels.observations import (
     BLOCKS,
     CEILING_BLOCKS,
@@ -147,10 +147,7 @@ def required_capacity(rows: Int64Array, block_bytes: int | None) -> RequiredCapa
     """Return the percentiles over rows of :mod:`kvcap.kernels.observations`."""
     ordered = np.sort(rows[:, REQUIRED_BLOCKS])
     n = ordered.size
-    blocks = {}
-    if n:
-        for name, share in PERCENTILES.items():
-            blocks[name] = int(ordered[-(-n * share.numerator // share.denominator) - 1])
+    blocks = {name: nearest_rank(ordered, share) for name, share in PERCENTILES.items()} if n else {}
     return RequiredCapacity(
         requests=n,
         mean_blocks=float(ordered.mean()) if n else None,
