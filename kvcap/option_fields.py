@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any, Final, Literal, TypeVar
 
 from kvcap.errors import UsageError
-from kvcap.units import parse_percent
+from kvcap.units import parse_number, parse_percent, parse_size_bytes
 
 Parser = Callable[[str, str], Any]
 """Takes what was given and the option's name for messages; raises :class:`UsageError`."""
@@ -86,6 +86,26 @@ def flags_of(part: Field[Any]) -> tuple[str, ...]:
     """Return the names of an option on the command line, the proper one first."""
     text = option_text(part)
     return (text and text.flags) or ("--" + part.name.replace("_", "-"),)
+
+
+def name_of(part: Field[Any]) -> str:
+    """Return the name of an option in a configuration and of its argument: its flag without dashes."""
+    return flags_of(part)[0].lstrip("-").replace("-", "_")
+
+
+def value_of(part: Field[Any], text: str, name: str) -> Any:
+    """Return what a field's text means, where no argument parser has looked at it.
+
+    Raises
+    ------
+    UsageError
+        If it is not what the option expects.
+    """
+    said = option_text(part)
+    assert said is not None
+    if said.choices is not None and text not in said.choices:
+        raise UsageError(f"{name} is {text!r}, expected {' or '.join(said.choices)}")
+    return said.parse(text, name)
 
 
 def spoken_fields(options: type[Any]) -> Iterator[Field[Any]]:
@@ -186,6 +206,32 @@ def names(text: str, name: str) -> tuple[str, ...]:
     if not found:
         raise UsageError(f"{name} is empty, expected names with commas between them")
     return found
+
+
+def seconds(text: str, name: str) -> float:
+    """Return a time in seconds, above 0."""
+    return float(parse_number(text, name))
+
+
+def size_bytes(text: str, name: str) -> int:
+    """Return the bytes of a size; a number alone is bytes."""
+    return parse_size_bytes(f"{text}B" if text.isdecimal() else text, name)
+
+
+def share(text: str, name: str) -> Fraction:
+    """Return a share above 0 and at most 1."""
+    found = parse_number(text, name)
+    if found > 1:
+        raise UsageError(f"{name} is {text!r}, expected above 0 to 1")
+    return found
+
+
+def true_false(text: str, name: str) -> bool:
+    """Return what a switch says where it needs a value."""
+    known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if text.lower() not in known:
+        raise UsageError(f"{name} is {text!r}, expected true or false")
+    return known[text.lower()]
 
 
 def on_off(text: str, name: str) -> bool:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def options(**changes: Any) -> ServeOptions:
     flags = {"kv_bytes_per_token": "1000", "block_size": BLOCK, "capacities": "3blocks,10blocks,1000blocks"}
     limits = changes.pop("limits", None)
     found = serve_options({**flags, **changes}, {}, None)
-    return found if limits is None else ServeOptions(**{**vars(found), "limits": limits})
+    return found if limits is None else replace(found, limits=limits)
 
 
 @asynccontextmanager

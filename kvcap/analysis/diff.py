@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kvcap.analysis.answer import answer
 from kvcap.analysis.answer_json import percentile_name
-from kvcap.queries import DEFAULT_CAPACITIES
+from kvcap.engines.rules import DEFAULT_CAPACITIES
 from kvcap.units import parse_capacity
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from kvcap.engines.policies import POLICIES
 from kvcap.errors import UsageError
@@ -13,7 +13,11 @@ from kvcap.units import decimal_text, parse_number
 
 Oversize = Literal["keep", "drop"]
 
-_NAMES = ", ".join(POLICIES)
+DEFAULT_CAPACITIES: Final = (
+    "100GiB,200GiB,400GiB,800GiB,1TiB,2TiB,4TiB,6TiB,8TiB,12TiB,16TiB,24TiB,32TiB,64TiB"
+)
+
+_NAMES: Final = ", ".join(POLICIES)
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,7 @@ class Rules:
     capacities: str | None = option(
         None,
         "comma list of sizes such as 640GiB,2TiB,5000blocks,2.5Mtokens, or pow2 for 1GiB, 2GiB, ... 16TiB "
-        "(default: 100GiB,200GiB,400GiB,800GiB,1TiB,2TiB,4TiB,6TiB,8TiB,12TiB,16TiB,24TiB,32TiB,64TiB; a "
-        "power-of-two grid in blocks without bytes per token)",
+        f"(default: {DEFAULT_CAPACITIES}; a power-of-two grid in blocks without bytes per token)",
         metavar="LIST",
     )
     capacity_factor: Fraction = option(

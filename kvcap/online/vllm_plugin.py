@@ -66,7 +66,7 @@ def _observer(block_size: int) -> EngineObserver | None:
     try:
         from prometheus_client import REGISTRY
 
-        observer = EngineObserver(engine_options(block_size))
+        observer = EngineObserver(observer_options(block_size))
         REGISTRY.register(observer)
     except Exception:
         _log.exception("kvcap cannot observe this engine")
@@ -74,7 +74,7 @@ def _observer(block_size: int) -> EngineObserver | None:
     return observer
 
 
-def engine_options(block_size: int) -> ServeOptions:
+def observer_options(block_size: int) -> ServeOptions:
     """Return the settings of the environment, for an engine of this block size.
 
     Raises

@@ -1,7 +1,6 @@
 """Results of a replay, and the named SQL queries over them."""
 
 from kvcap.queries.capacities import (
-    DEFAULT_CAPACITIES,
     ResolvedCapacity,
     largest_capacity,
     resolve_capacities,
@@ -13,7 +12,6 @@ from kvcap.queries.results import Results, open_results
 from kvcap.queries.run_info import LengthCost, ModelSizing, ReadAccount, RunInfo
 
 __all__ = [
-    "DEFAULT_CAPACITIES",
     "History",
     "LengthCost",
     "ModelSizing",

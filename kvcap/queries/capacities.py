@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kvcap.engines.rules import DEFAULT_CAPACITIES
 from kvcap.errors import UsageError
 from kvcap.units import Capacity, format_size, parse_capacity
 
 if TYPE_CHECKING:
     from kvcap.queries.run_info import RunInfo
 
-DEFAULT_CAPACITIES: Final = (
-    "100GiB,200GiB,400GiB,800GiB,1TiB,2TiB,4TiB,6TiB,8TiB,12TiB,16TiB,24TiB,32TiB,64TiB"
-)
 POWERS_OF_TWO: Final = "pow2"
 """Stands for 1 GiB, 2 GiB, ... 16 TiB."""
 

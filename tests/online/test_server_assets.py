@@ -19,7 +19,7 @@ from kvcap.online.server.options import ServeOptions
 from kvcap.online.server.prompts import TokenizingEncoder
 from kvcap.online.server.service import Service
 
-OPTIONS = ServeOptions(Fraction(1000), (2**30,), 2**30)
+OPTIONS = ServeOptions(Fraction(1000), "1GiB")
 
 
 def exported_names() -> set[str]:

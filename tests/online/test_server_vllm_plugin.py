@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from kvcap.online import vllm_plugin
-from kvcap.online.vllm_plugin import EngineObserver, engine_options
+from kvcap.online.vllm_plugin import EngineObserver, observer_options
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_wrong_settings_end_the_observing_and_not_the_engine(
 
 def test_a_failure_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setenv("KVCAP_KV_BYTES_PER_TOKEN", "1000")
-    observer = EngineObserver(engine_options(8))
+    observer = EngineObserver(observer_options(8))
     for _ in range(3):
         observer.observe([-1])
     assert caplog.text.count("stopped observing") == 1
@@ -86,9 +86,9 @@ def test_a_failure_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: pytes
 
 def test_the_environment_goes_before_the_engine_s_block_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KVCAP_KV_BYTES_PER_TOKEN", "1000")
-    assert engine_options(8).block_size == 8
+    assert observer_options(8).block_size == 8
     monkeypatch.setenv("KVCAP_BLOCK_SIZE", "32")
-    assert engine_options(8).block_size == 32
+    assert observer_options(8).block_size == 32
 
 
 def test_an_engine_s_workers_load_nothing_heavy() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import Field
 from typing import Any, TypeVar
 
-from kvcap.option_fields import OptionText, changed, flags_of, option_text, spoken_fields
+from kvcap.option_fields import OptionText, changed, flags_of, name_of, option_text, spoken_fields
 
 _O = TypeVar("_O")
 
@@ -42,6 +42,7 @@ def add_fields(
     *,
     only: Sequence[str] = (),
     without: Sequence[str] = (),
+    as_text: bool = False,
 ) -> None:
     """Add an argument for each field of options that can be said, those of composed options included.
 
@@ -53,32 +54,35 @@ def add_fields(
         A class of options.
     only, without
         Names of fields that are added alone, or left out.
+    as_text
+        Leave values as they were written, ``true`` for switches: the command makes sense of them later.
     """
     for part in spoken_fields(options):
         if part.name not in without and (not only or part.name in only):
-            _add(parser, part)
+            _add(parser, part, as_text=as_text)
 
 
-def _add(parser: argparse._ActionsContainer, part: Field[Any]) -> None:
+def _add(parser: argparse._ActionsContainer, part: Field[Any], *, as_text: bool) -> None:
     text = option_text(part)
     assert text is not None
     settings: dict[str, Any] = {
-        "dest": _dest(part),
+        "dest": name_of(part),
         "help": text.help.replace("{default}", text.show(part.default)).replace("%", "%%"),
     }
     if text.form == "switch":
-        settings |= {"action": "store_true", "default": None}
+        settings |= {"action": "store_const", "const": "true" if as_text else True}
     elif text.form == "negatable":
         settings |= {"action": argparse.BooleanOptionalAction}
     else:
-        settings |= {"action": _Parse, "text": text, "metavar": text.metavar, "choices": text.choices}
+        settings |= {"metavar": text.metavar, "choices": text.choices}
+        settings |= {} if as_text else {"action": _Parse, "text": text}
         settings |= {"nargs": "+"} if text.form == "words" else {}
     parser.add_argument(*flags_of(part), **settings)
 
 
 def given(args: argparse.Namespace, options: type[Any]) -> dict[str, Any]:
     """Return the fields of options that were said, by their names."""
-    found = {part.name: getattr(args, _dest(part), None) for part in spoken_fields(options)}
+    found = {part.name: getattr(args, name_of(part), None) for part in spoken_fields(options)}
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -91,7 +95,3 @@ def options_from(args: argparse.Namespace, options: _O) -> _O:
         If options contradict each other.
     """
     return changed(options, given(args, type(options)))
-
-
-def _dest(part: Field[Any]) -> str:
-    return flags_of(part)[0].lstrip("-").replace("-", "_")
