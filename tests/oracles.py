@@ -24,6 +24,33 @@ def chained(requests: Sequence[Request]) -> list[list[int]]:
     return result
 
 
+def identified(
+    requests: Sequence[Request],
+    namespaces: Sequence[str | None],
+    media: Sequence[Sequence[tuple[int, int | None]]],
+    block_size: int,
+) -> list[list[int]]:
+    """Replace ids by numbers of what engines key a block on: equal number and place, equal block content.
+
+    ``media`` are digests and token offsets: each belongs to the block in which it begins, at that place in
+    it, and to the first one where the offset is unknown. The namespace belongs to the first block.
+    """
+    numbers: dict[object, int] = {}
+    result = []
+    for request, namespace, own in zip(requests, namespaces, media, strict=True):
+        path = []
+        for i, block in enumerate(request):
+            begun = tuple(
+                (digest, offset % block_size)
+                for digest, offset in own
+                if offset is not None and offset // block_size == i
+            )
+            root = (namespace, tuple(digest for digest, offset in own if offset is None)) if i == 0 else None
+            path.append(numbers.setdefault((block, begun, root), len(numbers)))
+        result.append(path)
+    return result
+
+
 def depths(requests: Sequence[Request], order: str) -> list[list[int]]:
     """LRU stack distances of chained requests, straight from a list that is the stack (top first).
 

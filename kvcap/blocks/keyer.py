@@ -6,7 +6,10 @@ prefix. Hashes of content never leave the process: Polars keeps them stable with
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Final
 
 import numpy as np
@@ -15,18 +18,23 @@ import pyarrow as pa
 
 from kvcap.blocks.options import BlockOptions
 from kvcap.errors import UsageError
-from kvcap.kernels.arrays import Int64Array
+from kvcap.kernels.arrays import Int64Array, UInt64Array
 from kvcap.kernels.engine_rules import generated_blocks, with_private_blocks
 from kvcap.kernels.keys import (
     append_to_requests,
     chain_keys,
     drop_last_blocks,
+    enter_roots,
     every_mth_key,
+    fold_media,
     gather_full_blocks,
     interleave_tails,
+    media_roots,
 )
 
 UNKNOWN_TOKENS: Final = -1
+_FEW_NAMES: Final = 4096
+"""So many are encoded one by one: Arrow's own way is quicker from here on, but slow to import."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +82,22 @@ class BlockKeyer:
     options
         What a block is.
     chained
-        Whether hash ids are keys of whole prefixes already and need no chaining.
+        Whether hash ids are keys of whole prefixes already, within their namespace, and need no chaining.
+    namespaces
+        Whether namespaces enter the keys, so that no block is shared across them.
+    media
+        Whether media enter the keys where they stand; not where hash ids are keys that hold them already.
     """
 
-    def __init__(self, options: BlockOptions, *, chained: bool = False) -> None:
+    def __init__(
+        self, options: BlockOptions, *, chained: bool = False, namespaces: bool = True, media: bool = True
+    ) -> None:
         self._options = options
         self._chained = chained
+        self._namespaces = namespaces
+        self._media = media
         self._declared_block_size: int | None = None
+        self._first_root: np.uint64 | None = None
         self._n_blocks = 0
 
     def key(self, batch: pa.RecordBatch) -> KeyedRequests:
@@ -124,7 +141,7 @@ class BlockKeyer:
             )
             prompt_blocks = np.diff(offsets)
         return KeyedRequests(
-            block_keys=chain_keys(contents, offsets),
+            block_keys=self._chain(batch, contents, offsets, block_size),
             request_offsets=offsets,
             prompt_blocks=prompt_blocks,
             input_tokens=lengths,
@@ -135,6 +152,32 @@ class BlockKeyer:
             output_tokens=np.zeros_like(lengths),
         )
 
+    def _chain(
+        self, batch: pa.RecordBatch, contents: UInt64Array, offsets: Int64Array, block_size: int
+    ) -> UInt64Array:
+        """Return keys chained over contents, namespaces and media."""
+        roots = self._roots(batch)
+        column = _column(batch, "media_hashes") if self._media else None
+        if column is not None:
+            media, media_offsets = _present_lists(column, np.dtype(np.uint64))
+            places, known = _media_places(batch, media_offsets)
+            contents = fold_media(contents, offsets, media, media_offsets, places, block_size)
+            roots = roots ^ np.where(known, np.uint64(0), media_roots(media, media_offsets))
+        return chain_keys(contents, offsets, roots)
+
+    def _enter(self, batch: pa.RecordBatch, ids: UInt64Array, offsets: Int64Array) -> UInt64Array:
+        """Return ids of whole prefixes as keys: those of the first namespace as they stand."""
+        roots = self._roots(batch)
+        if self._first_root is None and roots.size:
+            self._first_root = roots[0]
+        roots = roots ^ (self._first_root or np.uint64(0))
+        keys: UInt64Array = enter_roots(ids, offsets, roots) if roots.any() else ids
+        return keys
+
+    def _roots(self, batch: pa.RecordBatch) -> UInt64Array:
+        names = _column(batch, "namespace") if self._namespaces else None
+        return np.zeros(batch.num_rows, np.uint64) if names is None else namespace_roots(names)
+
     def _token_block_size(self) -> int:
         options = self._options
         return options.block_size or options.chunk_tokens or options.token_block_size
@@ -142,7 +185,11 @@ class BlockKeyer:
     def _key_hashes(self, batch: pa.RecordBatch) -> KeyedRequests:
         block_size = self._hash_block_size(batch.column("block_size"))
         ids, offsets = list_arrays(batch.column("hash_ids"), np.dtype(np.uint64))
-        keys = ids if self._chained else chain_keys(ids, offsets)
+        keys = (
+            self._enter(batch, ids, offsets)
+            if self._chained
+            else self._chain(batch, ids, offsets, block_size)
+        )
         input_tokens = batch.column("input_length").to_numpy(zero_copy_only=False).astype(np.int64)
         weights = batch.column("block_tokens")
         explicit = weights.null_count < len(weights)
@@ -197,6 +244,62 @@ class BlockKeyer:
         self._declared_block_size = int(sizes[0]) if sizes else self._options.block_size
         assert self._declared_block_size is not None
         return self._declared_block_size
+
+
+def namespace_roots(names: pa.Array | Iterable[str | None]) -> UInt64Array:
+    """Return 64 bits of a hash of every namespace, the same in every process, and 0 for none: (n,)."""
+    if isinstance(names, pa.Array):
+        if len(names) < _FEW_NAMES:
+            return namespace_roots(names.to_pylist())
+        encoded = names.dictionary_encode()
+        roots = namespace_roots([*encoded.dictionary.to_pylist(), None])
+        # A null is the last of them.
+        places = encoded.indices.fill_null(roots.size - 1)
+        taken: UInt64Array = roots[places.to_numpy(zero_copy_only=False)]
+        return taken
+    return np.array([0 if name is None else _root(name) for name in names], np.uint64)
+
+
+@lru_cache(1 << 16)
+def _root(namespace: str) -> int:
+    return int.from_bytes(blake2b(namespace.encode(), digest_size=8).digest(), "little")
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+    """Return a column that says something, or None."""
+    if name not in batch.schema.names:
+        return None
+    column = batch.column(name)
+    return None if column.null_count == len(column) else column
+
+
+def _media_places(
+    batch: pa.RecordBatch, media_offsets: Int64Array
+) -> tuple[Int64Array, npt.NDArray[np.bool_]]:
+    """Return where media stand, beyond every block where that is unknown, and which requests' are known."""
+    places = np.full(media_offsets[-1], np.iinfo(np.int64).max, np.int64)
+    column = _column(batch, "media_offsets")
+    if column is None:
+        return places, np.zeros(batch.num_rows, np.bool_)
+    values, offsets = _present_lists(column, np.dtype(np.int64))
+    known = column.is_valid().to_numpy(zero_copy_only=False)
+    count = np.diff(media_offsets)
+    if not np.array_equal(np.diff(offsets)[known], count[known]):
+        raise UsageError(
+            "media_offsets and media_hashes differ in length, expected an offset of each or null"
+        )
+    places[np.repeat(known, count)] = values
+    return places, known
+
+
+def _present_lists(column: pa.ListArray, dtype: np.dtype) -> tuple[npt.NDArray, Int64Array]:  # type: ignore[type-arg]
+    """Return the values of a list column of which rows may be null, and their offsets from 0."""
+    values = column.flatten()
+    if values.null_count:
+        raise UsageError("media_hashes or media_offsets hold nulls, expected numbers")
+    lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    array = _writable(np.ascontiguousarray(values.to_numpy(zero_copy_only=False), dtype))
+    return array, np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def list_arrays(column: pa.ListArray, dtype: np.dtype) -> tuple[npt.NDArray, Int64Array]:  # type: ignore[type-arg]

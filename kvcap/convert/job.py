@@ -81,13 +81,17 @@ def _write_parquet(
     from kvcap.kernels.chain_check import ChainCheck
 
     check = ChainCheck(MAX_CHECK_ENTRIES) if trace.kind == "hash_ids" and not trace.chained else None
+    has_media = False
     with parquet_file(output, trace.schema, force=options.force) as sink, _beside(sink.write) as write:
         for batch in _observed(trace, progress):
             write(batch)
+            media = batch.column("media_hashes")
+            has_media = has_media or media.null_count < len(media)
             if check is not None:
                 check.add(*ids_and_offsets(batch.column("hash_ids")))
         write(None)
-        chained = trace.chained if check is None else check.is_chained
+        # Ids of requests with media are keys of whole prefixes only together with the media.
+        chained = (trace.chained if check is None else check.is_chained) and not has_media
         sink.set_provenance(provenance(trace, read_options, options, chained=chained))
     return chained
 

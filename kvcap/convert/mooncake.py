@@ -43,6 +43,9 @@ def _lines(batch: pa.RecordBatch) -> Iterable[bytes]:
         record: dict[str, Any] = {name: value for name, value in row.items() if value is not None}
         if "timestamp" in record:
             record["timestamp"] = _milliseconds(record["timestamp"])
+        if "model" in record:
+            # Readers would make one of the model otherwise.
+            record.setdefault("namespace", "")
         record["hash_ids"] = ids[index].values.to_numpy()
         if weights[index].is_valid:
             record["block_tokens"] = weights[index].values.to_numpy()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from kvcap.blocks.keyer import BlockKeyer
     from kvcap.formats import ReadReport, Trace
+    from kvcap.kernels.id_table import IdTable
 
 
 class TransformedTrace:
@@ -46,6 +47,7 @@ class TransformedTrace:
         self._trace = trace
         self._anonymize = anonymize
         self._table = IdTable()
+        self._media = IdTable()
         self._names: dict[str, dict[str, str]] = {"pool": {}, "namespace": {}, "instance": {}}
         self._keyer: BlockKeyer | None = None
         self._block_size = 0
@@ -54,7 +56,8 @@ class TransformedTrace:
             from kvcap.blocks.options import DEFAULT_TOKEN_BLOCK_SIZE, BlockOptions
 
             self._block_size = block_size or DEFAULT_TOKEN_BLOCK_SIZE
-            self._keyer = BlockKeyer(BlockOptions(self._block_size))
+            # Namespaces stand beside the ids, to be left out or chosen anew; media have no other place.
+            self._keyer = BlockKeyer(BlockOptions(self._block_size), namespaces=False)
             trace.report.notice(f"token ids became ids of their full blocks of {self._block_size} tokens")
         own = set(trace_schema(trace.kind).names)
         kept = () if anonymize else tuple(field for field in trace.schema if field.name not in own)
@@ -97,10 +100,12 @@ class TransformedTrace:
             return pa.ListArray.from_arrays(offsets.astype(np.int32), pa.array(numbers), type=field.type)
         if self._keyer is not None and field.name == "block_size":
             return pa.array(np.full(batch.num_rows, self._block_size, dtype=np.int32))
-        if self._keyer is not None and field.name == "block_tokens":
+        if self._keyer is not None and field.name in ("block_tokens", "media_hashes", "media_offsets"):
             return pa.nulls(batch.num_rows, field.type)
         if self._anonymize and field.name in ("session_id", "model"):
             return pa.nulls(batch.num_rows, field.type)
+        if self._anonymize and field.name == "media_hashes":
+            return _numbered(batch.column(field.name), self._media)
         if self._anonymize and field.name in self._names:
             numbers_of = self._names[field.name]
             names = batch.column(field.name).to_pylist()
@@ -109,6 +114,14 @@ class TransformedTrace:
             ]
             return pa.array(renamed, type=field.type)
         return batch.column(field.name)
+
+
+def _numbered(column: Any, table: IdTable) -> Any:
+    """Return a list column that may hold nulls with its values numbered by first appearance."""
+    lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
+    numbers = table.add(column.flatten().to_numpy(zero_copy_only=False))
+    return pa.ListArray.from_arrays(offsets, pa.array(numbers), type=column.type, mask=column.is_null())
 
 
 def ids_and_offsets(column: Any) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:

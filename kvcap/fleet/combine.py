@@ -20,6 +20,7 @@ from kvcap.formats import ReadReport
 from kvcap.formats.base import MAX_EXAMPLES
 from kvcap.kernels.curve import Curve, summed_curve
 from kvcap.replay.directory import ResultsDirectory
+from kvcap.replay.identity import IDENTITY_COLUMNS, identity_notices
 from kvcap.replay.job import RunCounts, run_info
 from kvcap.replay.tables import curve_part
 
@@ -92,6 +93,8 @@ class FleetResults:
         self._merge("reuse_runs", "request_id, first_block")
         self._directory.write_batches("curve", *self._curves())
         input_tokens = pq.read_table(requests, columns=["input_length"]).column(0).to_numpy()
+        for text in identity_notices(pq.read_table(requests, columns=list(IDENTITY_COLUMNS))):
+            self._report.notice(text)
         run = run_info(
             _summed(self._counts),
             self._job.options,

@@ -174,7 +174,7 @@ def replay_pool(job: FleetJob, facts: FleetFacts, pool: PoolPlan, *pieces: pa.Bu
 def _keyer(job: FleetJob, facts: FleetFacts) -> BlockKeyer:
     if facts.keyed_coarsen is None:
         return BlockKeyer(job.options.blocks, chained=facts.chained)
-    return BlockKeyer(BlockOptions(partial_block="keep"), chained=True)
+    return BlockKeyer(BlockOptions(partial_block="keep"), chained=True, namespaces=False, media=False)
 
 
 def _batches(pieces: Sequence[pa.Buffer]) -> Iterator[pa.RecordBatch]:

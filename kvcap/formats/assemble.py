@@ -14,6 +14,7 @@ from kvcap.formats.base import MAX_EXAMPLES, ReadReport
 from kvcap.formats.columns import KeptColumn, list_array
 from kvcap.formats.dialect import Dialect
 from kvcap.formats.fields import NamedFields
+from kvcap.formats.identity import compose
 from kvcap.formats.options import ReadOptions, TimestampUnit
 from kvcap.formats.rows import FieldError, Ids, Row, Skip, number_of_name, usual_weights
 from kvcap.formats.timestamps import to_microseconds
@@ -74,6 +75,7 @@ class Assembler:
         self._needs_time = is_ordered_by_time(options, dialect)
         self._sequence = dialect.sequencer(options, report) if dialect.sequencer else None
         self._numbers: dict[str, int] = {}
+        self._namespaces: dict[str | None, str | None] = {}
         self._id_type: type | None = None
         self._id_flags = 0
         self._block_size: int | None = None
@@ -122,6 +124,12 @@ class Assembler:
         except FieldError as error:
             self._bad(RecordError(path, outcome.line, error.field, error.reason))
 
+    def add_rest(self, path: str) -> None:
+        """Take what the dialect's sequencing still holds at the end of the log."""
+        for row in getattr(self._sequence, "rest", list)():
+            if not self.is_done:
+                self._add_row(row, path)
+
     def _bad(self, error: RecordError) -> None:
         if self.report.bad_records >= self._options.skip_bad:
             raise error
@@ -146,6 +154,7 @@ class Assembler:
                 )
             time_us -= row.duration_us
         pool = self._pool_of(row)
+        row.namespace = self._namespace_of(row)
         kept = [column.convert(value) for column, value in zip(self._kept, row.kept, strict=False)]
         if self.kind != "request_json":
             ids = self._ids_of(row)
@@ -165,6 +174,19 @@ class Assembler:
                 self.report.backward_timestamps += 1
             self._last_us = time_us
         self._n_requests += 1
+
+    def _namespace_of(self, row: Row) -> str | None:
+        columns = self._options.namespace
+        if columns is not None:
+            begin = len(self._kept) + len(self._named.paths)
+            return compose(zip(columns, row.kept[begin : begin + len(columns)], strict=True))
+        if row.namespace is not None or (row.model is None and row.identity is None):
+            return row.namespace or None
+        if row.identity is None:
+            if row.model not in self._namespaces:
+                self._namespaces[row.model] = compose([("model", row.model)])
+            return self._namespaces[row.model]
+        return compose([("model", row.model), *sorted(row.identity.items())])
 
     def _pool_of(self, row: Row) -> str | None:
         if self._pool is None:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kvcap.formats.dialect import Dialect, has
+from kvcap.formats.identity import identity_of
 from kvcap.formats.rows import (
     Row,
     Skip,
@@ -55,6 +56,7 @@ def _read(record: Any, values: Values) -> Iterator[Row | Skip]:
                 input_length=required_count(replay, "input_length"),
                 output_length=optional_count(request, "output_tokens"),
                 block_size=optional_size(replay, "trace_block_size"),
+                identity=identity_of(replay, request),
                 record=request,
             )
     yield row

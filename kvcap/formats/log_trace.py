@@ -58,7 +58,8 @@ class LogTrace:
         self.report = ReadReport(dialect.name, tuple(names))
         pool = options.pool or dialect.pool
         named = NamedFields(options.fields)
-        columns = options.keep + named.paths + ((pool,) if pool is not None else ())
+        parts = options.namespace or ()
+        columns = options.keep + named.paths + parts + ((pool,) if pool is not None else ())
         self._read = partial(read_chunk, dialect=dialect, columns=columns)
         self._first = (first, self._read(first, compiled=False))
         rows = [outcome for outcome in self._first[1] if isinstance(outcome, Row)]
@@ -66,6 +67,8 @@ class LogTrace:
         kept = kept_columns(options.keep, [row.kept[:n_kept] for row in rows], first.path)
         if pool is not None:
             kept_columns((pool,), [row.kept[-1:] for row in rows], first.path, option="--pool")
+        begin, end = n_kept + n_named, n_kept + n_named + len(parts)
+        kept_columns(parts, [row.kept[begin:end] for row in rows], first.path, option="--namespace")
         values = [row.kept[n_kept : n_kept + n_named] for row in rows]
         for text in named.prepare(values, first.path):
             self.report.notice(text)
@@ -127,6 +130,7 @@ class LogTrace:
                         yield assembler.flush()
                 if assembler.is_done:
                     break
+            assembler.add_rest(chunk_path)
             last = assembler.flush()
             if last is not None:
                 yield last

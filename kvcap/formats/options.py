@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from kvcap.errors import UsageError
 from kvcap.option_fields import option, whole_number
 
 SessionMode = Literal["cumulative", "delta"]
@@ -15,6 +16,14 @@ TimestampIs = Literal["start", "end"]
 def _path(flag: str, what: str) -> Any:
     text = f"the field, as usage.cached, that holds {what} (default: as the log's kind has it)"
     return option(None, text, flag, metavar="PATH")
+
+
+def namespace_columns(text: str, name: str) -> tuple[str, ...]:
+    """Return the columns that make a namespace, none at all for ``none``."""
+    columns = () if text == "none" else tuple(part.strip() for part in text.split(","))
+    if not all(columns):
+        raise UsageError(f"{name} is {text!r}, expected columns such as model,cache_salt, or none")
+    return columns
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,9 @@ class ReadOptions:
         Tokens per block for hash ids whose record declares none. A declared size wins, with a notice.
     pool
         Column whose values name the pools; None puts all requests in one.
+    namespace
+        Columns whose values must agree, besides tokens, for two prefixes to be the same; none of them makes
+        all requests one world. None takes the model, adapter, salt and extra key that the log has.
     keep
         Scalar columns of the source to carry along.
     skip_bad
@@ -105,6 +117,13 @@ class ReadOptions:
     )
     pool: str | None = option(
         None, "one cache per value of this column (default: one cache)", metavar="COLUMN"
+    )
+    namespace: tuple[str, ...] | None = option(
+        None,
+        "what besides tokens must agree for blocks to be shared inside a cache: columns of the log, or none "
+        "for one world (default: model, adapter, cache salt and extra key, where the log has them)",
+        metavar="COLUMN,...",
+        parse=namespace_columns,
     )
     keep: tuple[str, ...] = option(
         (),

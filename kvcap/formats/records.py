@@ -20,6 +20,7 @@ from kvcap.formats.arrow_chunks import ArrowChunk
 from kvcap.formats.chunks import Chunk
 from kvcap.formats.csv_chunks import CsvChunk
 from kvcap.formats.dialect import Dialect
+from kvcap.formats.identity import find_media, identity_of
 from kvcap.formats.paths import find
 from kvcap.formats.rows import PLAIN_VALUES, CutValues, FieldError, Row, Skip, Values, show
 
@@ -131,8 +132,13 @@ def _read_record(
     try:
         for item in dialect.read(record, values):
             item.line = line
-            if columns and isinstance(item, Row):
-                item.kept = [look_up(item, record, column) for column in columns]
+            if isinstance(item, Row):
+                records = (record,) if item.record is None else (item.record, record)
+                item.identity = item.identity or identity_of(*records)
+                if dialect.kind != "request_json":
+                    find_media(item, records, values)
+                if columns:
+                    item.kept = [look_up(item, record, column) for column in columns]
             outcomes.append(item)
     except FieldError as error:
         del outcomes[before:]
@@ -146,7 +152,8 @@ def look_up(row: Row, record: Any, column: str) -> Any:
         found = find(value, column)
         if found is not None:
             return found
-    return {"session_id": row.session, "model": row.model}.get(column)
+    known = {"session_id": row.session, "model": row.model, "instance": row.instance, **(row.identity or {})}
+    return known.get(column)
 
 
 def _document_records(chunk: Chunk) -> Iterator[tuple[int, Any]]:

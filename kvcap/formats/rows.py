@@ -74,8 +74,10 @@ class Row:
         What the dialect's own sequencing needs (a session, a parent).
     record
         Where kept columns and the pool are looked up.
+    identity
+        What besides model and tokens must agree for two prefixes to be the same, by its name.
     namespace
-        What besides tokens must agree for two prefixes to be the same.
+        All of that as one text, where the record has it; empty for nothing.
     media, media_offsets
         Digests of what is no text, and the tokens at which each stands (None: unknown).
     observed_cached_tokens, instance, queue_us, ttft_us, duration_us
@@ -98,6 +100,7 @@ class Row:
     text: str | None = None
     extra: Any = None
     record: Any = None
+    identity: dict[str, str] | None = None
     namespace: str | None = None
     media: Sequence[int] | None = None
     media_offsets: Sequence[int] | None = None

@@ -51,6 +51,7 @@ _LINE: Final = re.compile(
     rb"(?P<event>Receive|Finish): obj=(?P<kind>\w+)\("
 )
 _RID: Final = re.compile(r"\brid='((?:[^'\\]|\\.)*)'")
+_IDENTITY: Final = re.compile(r"\b(lora_path|lora_id|extra_key|cache_salt)='((?:[^'\\]|\\.)*)'")
 _IDS: Final = re.compile(r"\binput_ids=(None|\[[^\]]*\])")
 
 
@@ -182,7 +183,9 @@ def _decode_text_line(text: bytes) -> Any:
     for found in _IDS.finditer(request):
         ids = found[1]
     rids = _RID.findall(request)
-    obj: dict[str, Any] = {"rid": rids[0] if rids else None, "input_ids": _ids(ids)}
+    # Other fields than its text come behind the ids.
+    identity = dict(_IDENTITY.findall(request, request.rfind("input_ids=")))
+    obj: dict[str, Any] = {"rid": rids[0] if rids else None, "input_ids": _ids(ids), **identity}
     event = "request.received" if match["event"] == b"Receive" else "request.finished"
     return {"timestamp": match["time"].decode(), "event": event, "rid": obj["rid"], "obj": obj}
 

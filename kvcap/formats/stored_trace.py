@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from kvcap.errors import EmptyTraceError, SchemaError, UsageError
 from kvcap.formats.base import ReadReport
+from kvcap.formats.identity import compose
 from kvcap.formats.options import ReadOptions
 from kvcap.formats.parallel import ahead, close_batches, default_threads
 from kvcap.formats.parquet_files import open_parquet, read_provenance, read_schema_name, row_group_sizes
@@ -91,15 +92,31 @@ def _upgraded(part: Part) -> Part:
 
     def read(columns: list[str], payload: list[str]) -> Iterator[pa.RecordBatch]:
         for batch in part.read([stored[name] for name in columns if name in stored], payload):
-            arrays = [
-                batch.column(stored[name]) if name in stored else pa.nulls(batch.num_rows, logged[name].type)
-                for name in columns
-            ]
+            arrays = []
+            for name in columns:
+                if name in stored:
+                    arrays.append(batch.column(stored[name]))
+                elif name == "namespace" and "model" in columns:
+                    arrays.append(_composed(["model"], [batch.column("model")]))
+                else:
+                    arrays.append(pa.nulls(batch.num_rows, logged[name].type))
             yield pa.RecordBatch.from_arrays(
                 arrays, schema=pa.schema([schema.field(name) for name in columns])
             )
 
     return Part(part.name, schema, part.provenance, read)
+
+
+def _composed(names: Sequence[str], columns: Sequence[Any]) -> Any:
+    """Return the namespaces that columns make."""
+    rows = zip(*(column.to_pylist() for column in columns), strict=True)
+    known: dict[tuple[Any, ...], str | None] = {}
+    namespaces = []
+    for row in rows:
+        if row not in known:
+            known[row] = compose(zip(names, row, strict=False))
+        namespaces.append(known[row])
+    return pa.array(namespaces, pa.string())
 
 
 def _is_trace(name: str, schema: pa.Schema) -> bool:
@@ -145,8 +162,15 @@ class StoredTrace:
             for field in self.schema:
                 if field.name not in part.schema.names:
                     raise SchemaError(part.name, f"a column {field.name}", ", ".join(part.schema.names))
-        if options.pool is not None and options.pool not in parts[0].schema.names:
-            raise UsageError(f"--pool {options.pool}: {parts[0].name} has no such column")
+        named = {
+            "--pool": [] if options.pool is None else [options.pool],
+            "--namespace": options.namespace or (),
+        }
+        self._read_beside = [column for columns in named.values() for column in columns]
+        for option, columns in named.items():
+            for column in columns:
+                if column not in parts[0].schema.names:
+                    raise UsageError(f"{option} {column}: {parts[0].name} has no such column")
         self._batches: Iterator[pa.RecordBatch] | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -166,8 +190,7 @@ class StoredTrace:
         wanted = self._options.max_requests
         payload = [field.name for field in PAYLOAD_COLUMNS[self.kind]]
         columns = [name for name in self.schema.names if name != "request_id"]
-        if self._options.pool is not None and self._options.pool not in columns:
-            columns.append(self._options.pool)
+        columns += sorted(set(self._read_beside).difference(columns))
         last: int | None = None
         threads = self._options.threads or default_threads()
         stored = ((part.name, batch) for part in self._parts for batch in part.read(columns, payload))
@@ -195,6 +218,11 @@ class StoredTrace:
                 column = pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64))
             elif field.name == "pool" and self._options.pool is not None:
                 column = batch.column(self._options.pool)
+            elif field.name == "namespace" and self._options.namespace is not None:
+                names = self._options.namespace
+                column = _composed(
+                    names, [batch.column(name) for name in names] or [pa.nulls(batch.num_rows)]
+                )
             else:
                 column = batch.column(field.name)
             try:

@@ -46,7 +46,8 @@ def read_token_ids(record: Any, values: Values) -> Iterator[Row | Skip]:
         ids=values.tokens(record[keys[0]], keys[0]),
         timestamp=record.get("timestamp", record.get("timestamp_ms")),
         session=optional_text(record, "session_id"),
-        model=optional_text(record, "model"),
+        model=optional_text(record, "model", "model_name"),
+        namespace=optional_text(record, "namespace"),
         output_length=output_length,
         output_ids=output_ids,
     )

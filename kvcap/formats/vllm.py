@@ -11,8 +11,9 @@
     lora_request: None.
 
 Older servers log the token ids with the request; newer ones only in the ``details`` line of
-VLLM_LOGGING_LEVEL=DEBUG, just before it. A request without ids cannot be placed and is a bad record. Do not
-set ``--max-log-len``: it cuts lists without a mark. Times have no year: they are dated in 2000.
+VLLM_LOGGING_LEVEL=DEBUG, just before the line that names its adapter. A request without ids cannot be placed
+and is a bad record. Do not set ``--max-log-len``: it cuts lists without a mark. Times have no year: they are
+dated in 2000.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ _LINE: Final = re.compile(
 _EVENTS: Final = (b"Received request ", b" details: ")
 _MARK: Final = b"prompt_token_ids: "
 _END: Final = (b", prompt_embeds shape:", b", lora_request:")
+_LORA: Final = re.compile(rb", lora_request: (LoRARequest\(.*\))[.,]?")
+_LORA_FIELD: Final = re.compile(r"\b(lora_\w+)=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\d+)")
 _YEAR: Final = "2000"
 
 
@@ -56,7 +59,19 @@ def _decode(text: bytes) -> Any:
         "request_id": name.decode(errors="replace"),
         "details": match["details"] is not None,
         "ids": ids,
+        **_adapter(text),
     }
+
+
+def _adapter(text: bytes) -> dict[str, str]:
+    """Return what a line says of an adapter; a prompt, which comes before it, may hold the same words."""
+    begin = text.rfind(b", lora_request: ")
+    match = _LORA.match(text, begin) if begin >= 0 else None
+    if match is None:
+        return {}
+    request = match[1].decode(errors="replace")
+    fields = {name: value.strip("'\"") for name, value in _LORA_FIELD.findall(request)}
+    return {"lora_request": request, **fields}
 
 
 def _read(record: Any, values: Values) -> Iterator[Row | Skip]:
@@ -78,26 +93,49 @@ def _read(record: Any, values: Values) -> Iterator[Row | Skip]:
     )
 
 
-class _DetailsFirst:
-    """Count a request once: at its details, or where it is received with its ids."""
+_FURTHER: Final = "further lines of a request that is already counted"
+_MOST_WAITING: Final = 256
+
+
+class _OncePerRequest:
+    """Count a request once: where it is received, with the ids of its details if it has none itself.
+
+    The two lines follow each other but for those of other servers in between: of a log of details alone no
+    more wait than that.
+    """
 
     def __init__(self, options: ReadOptions, report: ReadReport) -> None:
-        self._detailed: set[str] = set()
+        self._waiting: dict[str, Row] = {}
+        self._counted: set[str] = set()
+        self._report = report
 
     def __call__(self, row: Row) -> Row | Skip:
         name, is_details = row.extra
         if is_details:
-            self._detailed.add(name)
-            return row
-        if name in self._detailed:
-            self._detailed.discard(name)
-            return Skip("further lines of a request that is already counted")
+            self._waiting[name] = row
+            if len(self._waiting) <= _MOST_WAITING:
+                return Skip(_FURTHER)
+            oldest = next(iter(self._waiting))
+            self._counted.add(oldest)
+            return self._waiting.pop(oldest)
+        if name in self._counted:
+            self._counted.discard(name)
+            return Skip(_FURTHER)
+        details = self._waiting.pop(name, None)
+        if row.ids is None and details is not None:
+            row.ids = details.ids
         if row.ids is None:
             raise FieldError(
                 "prompt_token_ids",
                 "is missing, expected a list of integers: log with VLLM_LOGGING_LEVEL=DEBUG",
             )
         return row
+
+    def rest(self) -> list[Row]:
+        """Return what still waits at the end of the log."""
+        if self._waiting:
+            self._report.skip(_FURTHER, -len(self._waiting))
+        return list(self._waiting.values())
 
 
 def _is_request_line(line: Any) -> bool:
@@ -112,6 +150,6 @@ VLLM: Final = Dialect(
     kind="token_ids",
     matches=_is_request_line,
     read=_read,
-    sequencer=_DetailsFirst,
+    sequencer=_OncePerRequest,
     decode=_decode,
 )

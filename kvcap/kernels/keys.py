@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from kvcap.kernels._jit import jit
+from kvcap.kernels.arrays import Int64Array, UInt64Array
 from kvcap.kernels.copying import copy_to
 
 _ROOT: Final = np.uint64(0x243F6A8885A308D3)
@@ -16,11 +17,32 @@ _MIX_3: Final = np.uint64(0x94D049BB133111EB)
 _TAIL_SALT: Final = np.uint64(0xA4093822299F31D0)
 
 
-@jit
-def chain_keys(block_ids, request_offsets):
+def chain_keys(
+    block_ids: UInt64Array, request_offsets: Int64Array, roots: UInt64Array | None = None
+) -> UInt64Array:
     """Return the key of every block, chained over the keys before it in its request.
 
-    block_ids : uint64 (n,), request_offsets : int64 (n_requests + 1,) -> uint64 (n,)
+    Parameters
+    ----------
+    block_ids : uint64 (n,)
+    request_offsets : int64 (n_requests + 1,)
+        Request r owns ``block_ids[request_offsets[r]:request_offsets[r + 1]]``.
+    roots : uint64 (n_requests,), optional
+        64 bits of what besides its blocks tells a request from others, 0 where nothing does.
+
+    Returns
+    -------
+    uint64 (n,)
+    """
+    if roots is None:
+        roots = np.zeros(request_offsets.size - 1, np.uint64)
+    keys: UInt64Array = _chain_keys(block_ids, request_offsets, roots)
+    return keys
+
+
+@jit
+def _chain_keys(block_ids, request_offsets, roots):
+    """Chain ids from their request's root on.
 
     The id is scrambled off the critical path; what depends on the parent is one add, two xor-shifts and
     one multiplication. For a given parent the map is a bijection of ids, so siblings never collide. The
@@ -28,7 +50,7 @@ def chain_keys(block_ids, request_offsets):
     """
     keys = np.empty(block_ids.size, np.uint64)
     for r in range(request_offsets.size - 1):
-        key = _ROOT
+        key = _ROOT ^ roots[r]
         for i in range(request_offsets[r], request_offsets[r + 1]):
             scrambled = block_ids[i] * _MIX_1
             scrambled = (scrambled ^ (scrambled >> np.uint64(30))) * _MIX_2
@@ -36,6 +58,65 @@ def chain_keys(block_ids, request_offsets):
             key = (key ^ (key >> np.uint64(29))) * _MIX_3
             keys[i] = key
     return keys
+
+
+@jit
+def enter_roots(block_keys, request_offsets, roots):
+    """Return keys of whole prefixes as :func:`chain_keys` would tell them apart: by their request's root.
+
+    block_keys : uint64 (n,), request_offsets : int64 (n_requests + 1,), roots : uint64 (n_requests,) ->
+    uint64 (n,)
+
+    Keys of two roots meet where they differ by just what the roots differ by, which are 64 bits of a hash: as
+    rarely as keys meet anyway.
+    """
+    keys = np.empty(block_keys.size, np.uint64)
+    for r in range(request_offsets.size - 1):
+        root = roots[r]
+        for i in range(request_offsets[r], request_offsets[r + 1]):
+            keys[i] = block_keys[i] ^ root
+    return keys
+
+
+@jit
+def fold_media(block_ids, request_offsets, media, media_offsets, places, block_size):
+    """Return block ids, those in which media begin with them folded in.
+
+    block_ids : uint64 (n,), request_offsets : int64 (n_requests + 1,), media : uint64 (n_media,),
+    media_offsets : int64 (n_requests + 1,), places : int64 (n_media,), token offsets in the request
+
+    Blocks behind need nothing: their keys are chained. Media that begin behind the last block are in none.
+    """
+    folded = block_ids.copy()
+    for r in range(request_offsets.size - 1):
+        n_blocks = request_offsets[r + 1] - request_offsets[r]
+        for m in range(media_offsets[r], media_offsets[r + 1]):
+            block = places[m] // block_size
+            if 0 <= block < n_blocks:
+                i = request_offsets[r] + block
+                within = np.uint64(places[m] - block * block_size)
+                folded[i] = _mixed(folded[i], _mixed(media[m], within))
+    return folded
+
+
+@jit
+def _mixed(first, second):
+    """Return 64 bits of two numbers in this order."""
+    mixed = (first ^ (first >> np.uint64(32))) * _MIX_2 + second
+    return (mixed ^ (mixed >> np.uint64(29))) * _MIX_3
+
+
+@jit
+def media_roots(media, media_offsets):
+    """Return 64 bits of each request's media in their order, 0 where it has none.
+
+    media : uint64 (n_media,), media_offsets : int64 (n_requests + 1,) -> uint64 (n_requests,)
+    """
+    roots = np.zeros(media_offsets.size - 1, np.uint64)
+    for r in range(media_offsets.size - 1):
+        for m in range(media_offsets[r], media_offsets[r + 1]):
+            roots[r] = _mixed(roots[r], media[m] + _MIX_1)
+    return roots
 
 
 @jit

@@ -29,7 +29,7 @@ def _chain_tokens(key, tokens, start, end):
 
 
 @jit
-def _token_block_keys(tokens, token_offsets, block_size, keep_partial):
+def _token_block_keys(tokens, token_offsets, roots, block_size, keep_partial):
     n_requests = token_offsets.size - 1
     offsets = np.empty(n_requests + 1, np.int64)
     offsets[0] = 0
@@ -39,7 +39,7 @@ def _token_block_keys(tokens, token_offsets, block_size, keep_partial):
         offsets[r + 1] = offsets[r] + length // block_size + partial
     keys = np.empty(offsets[-1], np.uint64)
     for r in range(n_requests):
-        key = _ROOT
+        key = _ROOT ^ roots[r]
         start = token_offsets[r]
         for block in range(offsets[r], offsets[r + 1]):
             end = min(start + block_size, token_offsets[r + 1])
@@ -53,7 +53,12 @@ def _token_block_keys(tokens, token_offsets, block_size, keep_partial):
 
 
 def token_block_keys(
-    tokens: UInt32Array, token_offsets: Int64Array, block_size: int, *, keep_partial: bool
+    tokens: UInt32Array,
+    token_offsets: Int64Array,
+    roots: UInt64Array,
+    block_size: int,
+    *,
+    keep_partial: bool,
 ) -> tuple[UInt64Array, Int64Array]:
     """Return the prefix-chained keys of every block of tokens, and where each request's begin.
 
@@ -62,6 +67,8 @@ def token_block_keys(
     tokens : uint32 (n,)
     token_offsets : int64 (n_requests + 1,)
         Request r owns ``tokens[token_offsets[r]:token_offsets[r + 1]]``.
+    roots : uint64 (n_requests,)
+        As of :func:`kvcap.kernels.keys.chain_keys`.
     block_size
         Tokens of a full block.
     keep_partial
@@ -76,6 +83,7 @@ def token_block_keys(
     keys, offsets = _token_block_keys(
         np.ascontiguousarray(tokens, np.uint32),
         np.ascontiguousarray(token_offsets, np.int64),
+        np.ascontiguousarray(roots, np.uint64),
         block_size,
         keep_partial,
     )

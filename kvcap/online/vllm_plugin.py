@@ -54,7 +54,7 @@ def register() -> None:
         request = process(self, *args, **kwargs)
         observer = getattr(self, "_kvcap_observer", None)
         if observer is not None:
-            observer.observe(request.prompt_token_ids)
+            observer.observe(request.prompt_token_ids, observer.namespace_of(request))
         return request
 
     InputProcessor.__init__ = init
@@ -103,12 +103,13 @@ class EngineObserver:
 
         # Kernels compile here, not while a request waits.
         Estimator(options.estimator).observe_many(_one_request([1] * options.block_size))
+        self._options = options
         self._estimator = Estimator(options.estimator)
         self._metrics = Metrics(options)
         self._lock = threading.Lock()
         self._failed = False
 
-    def observe(self, token_ids: list[int] | None) -> None:
+    def observe(self, token_ids: list[int] | None, namespace: str | None = None) -> None:
         """Observe one prompt; prompts without token ids (embeddings) are counted as refused."""
         if self._failed:
             return
@@ -117,10 +118,18 @@ class EngineObserver:
             return
         try:
             with self._lock:
-                self._metrics.observed(self._estimator.observe_many(_one_request(token_ids)))
+                self._metrics.observed(self._estimator.observe_many(_one_request(token_ids, namespace)))
         except Exception:
             self._failed = True
             _log.exception("kvcap has stopped observing")
+
+    def namespace_of(self, request: Any) -> str | None:
+        """Return what besides its tokens the engine keys a request on; there is one model."""
+        from kvcap.formats.identity import namespace_of
+
+        adapter = getattr(getattr(request, "lora_request", None), "lora_name", None)
+        fields = {"lora_name": adapter, "cache_salt": getattr(request, "cache_salt", None)}
+        return namespace_of(fields, None, self._options.namespace)
 
     def collect(self) -> Iterator[Metric]:
         """Yield what Prometheus reads."""
@@ -129,7 +138,7 @@ class EngineObserver:
         yield from self._metrics.collect(snapshot, 0)
 
 
-def _one_request(token_ids: list[int]) -> RequestBatch:
+def _one_request(token_ids: list[int], namespace: str | None = None) -> RequestBatch:
     import numpy as np
 
     from kvcap.online.estimator import RequestBatch
@@ -137,4 +146,5 @@ def _one_request(token_ids: list[int]) -> RequestBatch:
 
     ids = as_ids(token_ids, "token_ids")
     offsets, now = np.array((0, ids.size), np.int64), np.array((time.time_ns() // 1000,), np.int64)
-    return RequestBatch("token_ids", ids, offsets, timestamps_us=now)
+    namespaces = None if namespace is None else (namespace,)
+    return RequestBatch("token_ids", ids, offsets, timestamps_us=now, namespaces=namespaces)

@@ -23,6 +23,7 @@ from kvcap.kernels._jit import kernel_threads
 from kvcap.kernels.run_tables import leading_parts, runs_within
 from kvcap.options import ReplayOptions
 from kvcap.queries import ReadAccount, Results, RunInfo, resolve_capacities
+from kvcap.replay.identity import identity_notices
 from kvcap.replay.policy_tables import lookup_limits, policy_tables
 from kvcap.replay.sizing import bytes_per_token, max_capacity_blocks
 from kvcap.replay.stream import StreamedTrace, keyed_batches, stream
@@ -94,6 +95,8 @@ def _replayed(
     if streamed.blocks.size == 0:
         raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
     streamed, counts = counted(streamed, options)
+    for text in identity_notices(streamed.columns):
+        trace.report.notice(text)
     pools = streamed.columns.column("pool")
     if pool_column is None and pools.null_count < len(pools):
         # Logs of several models name their pools themselves.

@@ -179,6 +179,7 @@ def test_mooncake_output_reads_back_and_replays_to_the_same_answers(tmp_path: Pa
     assert first == {
         "timestamp": 10, "session_id": "user 1", "model": "secret", "input_length": 15, "block_size": 4,
         "hash_ids": [1, 2, 3, 4], "block_tokens": [4, 4, 4, 3], "tenant": "t1",
+        "namespace": "model=secret",
     }  # fmt: skip
     assert read_log(out)[0].equals(read_log(log)[0])
     assert answers(out) == answers(log)

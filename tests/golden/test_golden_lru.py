@@ -14,6 +14,7 @@ import pytest
 from shared_data import shared_path
 
 import kvcap
+from kvcap.convert import convert
 
 TRACES = {"mooncake_conversation": 512, "mooncake_synthetic": 512}
 ORDERS = ["tail_first", "head_first"]
@@ -112,17 +113,33 @@ def test_the_conversation_curve_equals_a_direct_lru_of_plain_python() -> None:
         assert row["hit_blocks"] == sum(hits)
 
 
+def agentic_coding(directory: Path) -> Path:
+    """Unpack the trace, which holds six models."""
+    unpacked = directory / "agentic_coding.jsonl"
+    with lzma.open(shared_path("traces/agentic_coding.jsonl.xz")) as packed, unpacked.open("wb") as plain:
+        while chunk := packed.read(1 << 24):
+            plain.write(chunk)
+    return unpacked
+
+
+@pytest.mark.slow
+def test_agentic_coding_with_its_six_models_apart(tmp_path: Path) -> None:
+    log, trace = agentic_coding(tmp_path), tmp_path / "trace.parquet"
+    assert convert([str(log)], str(trace)).chained
+    for source in (log, trace):
+        with kvcap.replay(source) as results:
+            assert sum(results.table("requests")["ceiling_blocks"].to_pylist()) == 90_856_686
+            assert any(notice.startswith("6 models in one cache") for notice in results.run.reading.notices)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 def test_agentic_coding_totals(tmp_path: Path, order: str) -> None:
     golden = expected("agentic_coding")
     truth = golden["touch_order"][order]
-    unpacked = tmp_path / "agentic_coding.jsonl"
-    with lzma.open(shared_path("traces/agentic_coding.jsonl.xz")) as packed, unpacked.open("wb") as plain:
-        while chunk := packed.read(1 << 24):
-            plain.write(chunk)
     options = kvcap.ReplayOptions.of(touch_order=order.replace("_", "-"))
-    with kvcap.replay(unpacked, options) as results:
+    one_world = kvcap.ReadOptions(namespace=())
+    with kvcap.replay(agentic_coding(tmp_path), options, reading=one_world) as results:
         assert results.run.blocks == golden["accesses"]
         assert results.run.distinct_blocks == golden["unique_blocks"]
         assert results.run.input_tokens == golden["input_tokens"]

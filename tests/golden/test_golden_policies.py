@@ -35,7 +35,18 @@ def answered(name, tmp_path, *options):
     budgets = ",".join(f"{point['gib']:g}GiB" for point in golden(name)["points"])
     out = tmp_path / "answer.json"
     argv = ["replay", str(path), "--block-size", str(block_size), *MODEL, "--capacities", budgets]
-    argv += ["--warm-up-percent", "50", "--format", "json", "-o", str(out), "--force", *options]
+    argv += [
+        "--namespace",
+        "none",
+        "--warm-up-percent",
+        "50",
+        "--format",
+        "json",
+        "-o",
+        str(out),
+        "--force",
+        *options,
+    ]
     assert main(argv) == 0
     return json.loads(out.read_text())
 

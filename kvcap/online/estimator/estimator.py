@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from kvcap.blocks.keyer import namespace_roots
 from kvcap.errors import SchemaError, UsageError
 from kvcap.kernels.arrays import Int64Array, UInt64Array
 from kvcap.kernels.keys import chain_keys, drop_last_blocks, take_requests
@@ -77,6 +78,7 @@ class Estimator:
         input_tokens: int | None = None,
         timestamp_us: int | None = None,
         pool: str | None = None,
+        namespace: str | None = None,
     ) -> Observation:
         """Observe one request: its token ids, or the ids of its blocks.
 
@@ -90,6 +92,8 @@ class Estimator:
             When it arrived, in microseconds since any epoch.
         pool
             Whose cache it looks up.
+        namespace
+            What besides its ids must agree for it to share blocks with another request.
 
         Raises
         ------
@@ -107,6 +111,7 @@ class Estimator:
             None if input_tokens is None else np.array((input_tokens,), np.int64),
             None if timestamp_us is None else np.array((timestamp_us,), np.int64),
             None if pool is None else (pool,),
+            None if namespace is None else (namespace,),
         )
         return next(iter(self.observe_many(batch)))
 
@@ -221,12 +226,15 @@ class Estimator:
         """Return block keys, their offsets and prompt lengths."""
         block_size = self.options.block_size
         keep_partial = self.options.blocks.partial_block_of(batch.kind) == "keep"
+        roots = namespace_roots(batch.namespaces or [None] * len(batch))
         if batch.kind == "token_ids":
             tokens = np.require(batch.ids, np.uint32, ("C", "W"))
-            keys, offsets = token_block_keys(tokens, batch.offsets, block_size, keep_partial=keep_partial)
+            keys, offsets = token_block_keys(
+                tokens, batch.offsets, roots, block_size, keep_partial=keep_partial
+            )
             return keys, offsets, np.diff(batch.offsets)
         offsets = batch.offsets
-        keys = chain_keys(np.require(batch.ids, np.uint64, ("C", "W")), offsets)
+        keys = chain_keys(np.require(batch.ids, np.uint64, ("C", "W")), offsets, roots)
         lengths = np.diff(offsets)
         input_tokens = lengths * block_size if batch.input_tokens is None else batch.input_tokens
         if not keep_partial:

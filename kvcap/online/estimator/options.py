@@ -38,6 +38,8 @@ class EstimatorOptions:
         How old they may be; None leaves age out of it.
     max_pools
         Pools that are told apart, each with a cache of its own.
+    namespace
+        What makes the namespace of a request, for the record: whoever feeds the estimator names it.
 
     Raises
     ------
@@ -54,6 +56,7 @@ class EstimatorOptions:
     window_requests: int = 3000
     window_seconds: float | None = None
     max_pools: int = 64
+    namespace: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_capacity_blocks", "window_requests", "max_pools"):
@@ -95,6 +98,7 @@ class EstimatorOptions:
             "target": str(self.target),
             "touch_order": self.touch_order,
             "partial_block": self.blocks.partial_block,
+            "namespace": None if self.namespace is None else list(self.namespace),
         }
 
     @property

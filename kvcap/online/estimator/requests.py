@@ -72,6 +72,8 @@ class RequestBatch:
         When requests arrived, in microseconds since any epoch.
     pools
         The pool of each request; None puts all into the one without a name.
+    namespaces
+        What besides its ids must agree for requests to share blocks; None for nothing.
 
     Raises
     ------
@@ -85,6 +87,7 @@ class RequestBatch:
     input_tokens: Int64Array | None = None
     timestamps_us: Int64Array | None = None
     pools: Sequence[str | None] | None = None
+    namespaces: Sequence[str | None] | None = None
 
     def __post_init__(self) -> None:
         if self.offsets.size == 0 or self.offsets[0] != 0 or self.offsets[-1] != self.ids.size:
@@ -92,7 +95,7 @@ class RequestBatch:
         if np.any(self.offsets[1:] < self.offsets[:-1]):
             raise UsageError("offsets descend, expected them to ascend")
         n_requests = len(self)
-        for name in ("input_tokens", "timestamps_us", "pools"):
+        for name in ("input_tokens", "timestamps_us", "pools", "namespaces"):
             values = getattr(self, name)
             if values is not None and len(values) != n_requests:
                 raise UsageError(f"{name} has {len(values)} values, expected {n_requests}")

@@ -1,8 +1,9 @@
 """Bodies of ``POST /v1/requests``: one request, a list, lines of them, or an Arrow IPC stream.
 
 A request is an object with ``token_ids``, or with ``hash_ids`` and perhaps ``input_length``; further
-``timestamp`` (seconds since 1970), ``pool``, and ``session_id``, ``model`` and ``output_length``, which only
-the log keeps. An Arrow stream has the same columns, its timestamps of any Arrow timestamp type.
+``timestamp`` (seconds since 1970), ``pool``, ``session_id`` and ``output_length``, which only the log keeps.
+What besides tokens must agree for blocks to be shared is ``namespace``, or ``model``, ``cache_salt``,
+``lora_name`` and the like. An Arrow stream has the same columns, its timestamps of any Arrow timestamp type.
 All requests of a body are taken, or none.
 """
 
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 
 from kvcap.blocks.keyer import list_arrays
 from kvcap.errors import RequestRefusedError, UsageError
+from kvcap.formats.identity import IDENTITY_FIELDS, namespace_of
 from kvcap.online.estimator import RequestBatch
 from kvcap.online.estimator.requests import RequestKind, as_ids
 from kvcap.online.server.arrow_bounds import MalformedStreamError, decompressed_bytes
@@ -28,14 +30,25 @@ from kvcap.schema import HASH_IDS, TOKEN_IDS
 MAX_LENGTH: Final = 2**31
 """Tokens of one prompt or answer, at most: totals stay exact."""
 MAX_NAME: Final = 1024
-"""Characters of a pool, a session or a model."""
+"""Characters of a pool, a session, a model or a namespace."""
 _MAX_TIMESTAMP_S: Final = 2**43 - 1
 
 _LABELS: Final[dict[str, type[str] | type[int]]] = {"session_id": str, "model": str, "output_length": int}
-_FIELDS: Final = ("token_ids", "hash_ids", "input_length", "timestamp", "pool", *_LABELS)
+_FIELDS: Final = (
+    "token_ids",
+    "hash_ids",
+    "input_length",
+    "timestamp",
+    "pool",
+    *_LABELS,
+    "namespace",
+    *sorted(IDENTITY_FIELDS),
+)
 
 
-def decode_body(body: bytes, content_type: str, limits: Limits) -> Incoming:
+def decode_body(
+    body: bytes, content_type: str, limits: Limits, namespace: tuple[str, ...] | None = None
+) -> Incoming:
     """Return the requests of a body.
 
     Parameters
@@ -46,6 +59,8 @@ def decode_body(body: bytes, content_type: str, limits: Limits) -> Incoming:
         Its media type, without parameters; what is no Arrow stream and no lines is JSON.
     limits
         How many requests a body may hold, how many ids each of them, and how many bytes once decompressed.
+    namespace
+        Fields that make the namespace; None takes those that are known for it.
 
     Raises
     ------
@@ -53,13 +68,14 @@ def decode_body(body: bytes, content_type: str, limits: Limits) -> Incoming:
         If it is not what it should be.
     """
     if content_type in ARROW_TYPES:
-        return _from_arrow(body, limits)
+        return _from_arrow(body, limits, namespace)
     if content_type in LINES_TYPES:
         lines = [line for line in body.splitlines() if line.strip()]
         _check_count(len(lines), limits)
-        return _from_objects([_json(line, f"line {n}: ") for n, line in enumerate(lines, 1)], limits)
+        found = [_json(line, f"line {n}: ") for n, line in enumerate(lines, 1)]
+        return _from_objects(found, limits, namespace)
     found = _json(body, "")
-    return _from_objects(found if isinstance(found, list) else [found], limits)
+    return _from_objects(found if isinstance(found, list) else [found], limits, namespace)
 
 
 def _check_count(requests: int, limits: Limits) -> None:
@@ -76,14 +92,14 @@ def _json(text: bytes, where: str) -> Any:
         raise RequestRefusedError(400, f"{where}is no JSON ({error}), expected a request") from error
 
 
-def _from_objects(requests: list[Any], limits: Limits) -> Incoming:
+def _from_objects(requests: list[Any], limits: Limits, namespace: tuple[str, ...] | None) -> Incoming:
     _check_count(len(requests), limits)
     kinds: set[RequestKind] = set()
     ids = []
     for number, request in enumerate(requests):
         where = f"request {number}: " if len(requests) > 1 else ""
         try:
-            kind, values = _ids(request)
+            kind, values = _ids(request, namespace)
         except UsageError as error:
             raise RequestRefusedError(422, f"{where}{error}") from error
         if values.size > limits.max_ids_per_request:
@@ -105,6 +121,7 @@ def _from_objects(requests: list[Any], limits: Limits) -> Incoming:
                 input_tokens=_numbers(requests, "input_length"),
                 timestamps_us=_timestamps(requests),
                 pools=_column(requests, "pool", str),
+                namespaces=_namespaces(requests, namespace),
             ),
             _labels(requests),
         )
@@ -112,10 +129,10 @@ def _from_objects(requests: list[Any], limits: Limits) -> Incoming:
         raise RequestRefusedError(422, str(error)) from error
 
 
-def _ids(request: Any) -> tuple[RequestKind, Any]:
+def _ids(request: Any, namespace: tuple[str, ...] | None) -> tuple[RequestKind, Any]:
     if not isinstance(request, dict):
         raise UsageError("is no object, expected one with token_ids or hash_ids")
-    unknown = [name for name in request if name not in _FIELDS]
+    unknown = [name for name in request if name not in _FIELDS and name not in (namespace or ())]
     if unknown:
         raise UsageError(f"holds {unknown[0]}, expected only {', '.join(_FIELDS)}")
     tokens, hashes = request.get("token_ids"), request.get("hash_ids")
@@ -128,6 +145,30 @@ def _ids(request: Any) -> tuple[RequestKind, Any]:
     if not isinstance(values, list):
         raise UsageError(f"{kind} is no list, expected whole numbers")
     return kind, as_ids(values, kind)
+
+
+def _namespaces(requests: list[dict[str, Any]], namespace: tuple[str, ...] | None) -> list[str | None] | None:
+    """Return the namespace of every request; None where none has any."""
+    found = [request_namespace(request, request.get("model"), namespace) for request in requests]
+    return found if any(found) else None
+
+
+def request_namespace(
+    request: dict[str, Any], model: str | None, namespace: tuple[str, ...] | None
+) -> str | None:
+    """Return the namespace that the fields of one request make.
+
+    Raises
+    ------
+    RequestRefusedError
+        If it is too long to be remembered.
+    """
+    found = namespace_of(request, model, namespace)
+    if found is not None and len(found) > MAX_NAME:
+        raise RequestRefusedError(
+            422, f"what keeps a request apart has {len(found)} characters, expected at most {MAX_NAME}"
+        )
+    return found
 
 
 def _labels(requests: list[dict[str, Any]]) -> dict[str, list[Any]]:
@@ -181,7 +222,7 @@ def _timestamps(requests: list[dict[str, Any]]) -> Any:
     return np.array([round(value * 1_000_000) for value in values], np.int64)
 
 
-def _from_arrow(body: bytes, limits: Limits) -> Incoming:
+def _from_arrow(body: bytes, limits: Limits, namespace: tuple[str, ...] | None) -> Incoming:
     try:
         size = decompressed_bytes(body)
         if size > limits.max_body_bytes:
@@ -192,7 +233,7 @@ def _from_arrow(body: bytes, limits: Limits) -> Incoming:
         with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
             table = reader.read_all()
         table.validate(full=True)
-        return _from_table(table, limits)
+        return _from_table(table, limits, namespace)
     except (pa.ArrowException, OSError, MalformedStreamError) as error:
         first_line = str(error).splitlines()[0] if str(error) else repr(error)
         raise RequestRefusedError(
@@ -202,8 +243,8 @@ def _from_arrow(body: bytes, limits: Limits) -> Incoming:
         raise RequestRefusedError(422, str(error)) from error
 
 
-def _from_table(table: pa.Table, limits: Limits) -> Incoming:
-    unknown = [name for name in table.column_names if name not in _FIELDS]
+def _from_table(table: pa.Table, limits: Limits, namespace: tuple[str, ...] | None) -> Incoming:
+    unknown = [name for name in table.column_names if name not in _FIELDS and name not in (namespace or ())]
     if unknown:
         raise UsageError(f"the stream holds {unknown[0]}, expected only {', '.join(_FIELDS)}")
     if len({"token_ids", "hash_ids"} & set(table.column_names)) != 1:
@@ -233,8 +274,10 @@ def _from_table(table: pa.Table, limits: Limits) -> Incoming:
     if times is not None and not 0 <= times.min() <= times.max() <= _MAX_TIMESTAMP_S * 1_000_000:
         raise UsageError("timestamp holds a time out of range, expected times since 1970")
     labels = {name: _optional(table, name, kind_) for name, kind_ in _LABELS.items()}
+    parts = sorted({*IDENTITY_FIELDS, "namespace", "model", *(namespace or ())} & set(table.column_names))
+    namespaces = _namespaces(table.select(parts).to_pylist(), namespace) if parts else None
     return Incoming(
-        RequestBatch(kind, ids, offsets, lengths, times, _optional(table, "pool", str)),
+        RequestBatch(kind, ids, offsets, lengths, times, _optional(table, "pool", str), namespaces),
         {name: values for name, values in labels.items() if values is not None},
     )
 

@@ -21,9 +21,9 @@ from starlette.routing import Route
 from kvcap._version import __version__
 from kvcap.errors import RequestRefusedError
 from kvcap.online.estimator import ObservedBatch
-from kvcap.online.server.bodies import decode_body
+from kvcap.online.server.bodies import decode_body, request_namespace
 from kvcap.online.server.http import JSON_TYPE, LINES_TYPES, media_type, read_body
-from kvcap.online.server.prompts import PromptEncoder, incoming_prompts
+from kvcap.online.server.prompts import PromptEncoder, World, incoming_prompts
 from kvcap.online.server.service import Service
 from kvcap.online.server.shadow import Endpoint, completion, completion_events, read_shadow
 
@@ -106,10 +106,10 @@ class Endpoints:
         limits = self._service.options.limits
         kind = media_type(request)
         body = await read_body(request, limits)
+        decode = partial(decode_body, body, kind, limits, self._service.options.namespace)
         if len(body) <= _MAX_INLINE_BYTES:
-            observed = await self._service.submit(decode_body(body, kind, limits), len(body))
+            observed = await self._service.submit(decode(), len(body))
         else:
-            decode = partial(decode_body, body, kind, limits)
             observed, _ = await self._service.submit_work(self._decoders, decode, len(body))
         found = _observations(observed, self._service.options.block_bytes)
         if kind in LINES_TYPES:
@@ -127,8 +127,12 @@ class Endpoints:
             asked = read()
         else:
             asked = await asyncio.get_running_loop().run_in_executor(self._decoders, read)
-        labels, pool = {"model": asked.model}, _pool(request)
-        work = partial(incoming_prompts, self._encoder, body, labels, pool, limits.max_ids_per_request)
+        # A model that the service assumes for a body keeps it apart from nothing.
+        namespace = request_namespace(asked.fields, asked.fields.get("model"), options.namespace)
+        world = World(_pool(request), namespace)
+        work = partial(
+            incoming_prompts, self._encoder, body, {"model": asked.model}, world, limits.max_ids_per_request
+        )
         observed, seconds = await self._service.submit_work(self._tokenizers, work, len(body))
         self._service.metrics.tokenize_seconds.observe(seconds)
         if asked.stream:

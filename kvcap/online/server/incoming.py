@@ -76,9 +76,6 @@ def joined(parts: Sequence[Incoming], block_size: int) -> Incoming:
                 for batch in batches
             ]
         )
-    pools = None
-    if any(batch.pools is not None for batch in batches):
-        pools = [pool for batch in batches for pool in (batch.pools or [None] * len(batch))]
     names = {name for part in parts for name in part.labels}
     return Incoming(
         RequestBatch(
@@ -87,7 +84,15 @@ def joined(parts: Sequence[Incoming], block_size: int) -> Incoming:
             np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
             input_tokens,
             np.concatenate([batch.timestamps_us for batch in batches if batch.timestamps_us is not None]),
-            pools,
+            _names(batches, "pools"),
+            _names(batches, "namespaces"),
         ),
         {name: [v for part in parts for v in part.labels.get(name, [None] * len(part))] for name in names},
     )
+
+
+def _names(batches: Sequence[RequestBatch], column: str) -> list[str | None] | None:
+    """Return the pools or namespaces of some batches one after the other; None where none has any."""
+    if all(getattr(batch, column) is None for batch in batches):
+        return None
+    return [name for batch in batches for name in (getattr(batch, column) or [None] * len(batch))]

@@ -17,6 +17,7 @@ from kvcap.blocks.options import (
 )
 from kvcap.engines.rules import DEFAULT_CAPACITIES
 from kvcap.errors import UsageError
+from kvcap.formats.options import namespace_columns
 from kvcap.option_fields import names, option, seconds, share, size_bytes, true_false, whole_number
 from kvcap.options import DEFAULT_TARGET
 from kvcap.units import decimal_text, format_size, parse_capacity, parse_number
@@ -111,6 +112,9 @@ class ServeOptions:
         The window, as of the estimator.
     max_pools
         Pools that are told apart.
+    namespace
+        Fields of a request that must agree, besides its tokens, for blocks to be shared; none of them makes
+        all requests one world, None takes its model, adapter, salt and extra key.
     output_path
         Where finalizing leaves results; needs ``record``.
     record
@@ -194,6 +198,13 @@ class ServeOptions:
         "pools told apart, each with a cache of its own (default: {default})",
         metavar="N",
         parse=whole_number(1),
+    )
+    namespace: tuple[str, ...] | None = option(
+        None,
+        "what besides tokens must agree for blocks to be shared: fields of a request, or none (default: "
+        "model, adapter, cache salt and extra key)",
+        metavar="FIELD,...",
+        parse=namespace_columns,
     )
     output_path: str | None = option(
         None, "where POST /finalize writes results for `kvcap sql`", metavar="DIR"
@@ -300,4 +311,5 @@ class ServeOptions:
             window_requests=self.window_requests,
             window_seconds=self.window_seconds,
             max_pools=self.max_pools,
+            namespace=self.namespace,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final, Protocol
 
@@ -78,8 +79,16 @@ class TokenizingEncoder:
         return self._backend.encode(prompt)
 
 
+@dataclass(frozen=True)
+class World:
+    """Whose cache a body looks up, and what besides tokens must agree for it to share blocks there."""
+
+    pool: str | None
+    namespace: str | None
+
+
 def incoming_prompts(
-    encoder: PromptEncoder, body: bytes, labels: dict[str, Any], pool: str | None, max_ids: int
+    encoder: PromptEncoder, body: bytes, labels: dict[str, Any], world: World, max_ids: int
 ) -> Incoming:
     """Return the prompts of a body as requests; runs in a tokenizer's thread.
 
@@ -103,7 +112,8 @@ def incoming_prompts(
             "token_ids",
             np.concatenate(prompts),
             np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(lengths, np.int64))]),
-            pools=None if pool is None else [pool] * len(prompts),
+            pools=None if world.pool is None else [world.pool] * len(prompts),
+            namespaces=None if world.namespace is None else [world.namespace] * len(prompts),
         ),
         {name: [value] * len(prompts) for name, value in labels.items()},
     )

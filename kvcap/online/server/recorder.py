@@ -207,6 +207,7 @@ def _table(incoming: Incoming, first_request: int, block_size: int) -> pa.Table:
         "request_id": pa.array(np.arange(first_request, first_request + n)),
         "timestamp": pa.array(requests.timestamps_us).cast(TIMESTAMP),
         "pool": requests.pools,
+        "namespace": requests.namespaces,
         "input_length": pa.array(lengths),
         "block_size": [block_size] * n if hashes else None,
         requests.kind: ids.cast(HASH_IDS if hashes else TOKEN_IDS),
@@ -232,14 +233,22 @@ def _requests(batch: pa.RecordBatch, name: str) -> RequestBatch:
     dtype = np.dtype(np.uint32 if kind == "token_ids" else np.uint64)
     try:
         ids, offsets = list_arrays(batch.column(kind), dtype)
-        pools = batch.column("pool")
         return RequestBatch(
             "token_ids" if kind == "token_ids" else "hash_ids",
             ids,
             offsets,
             None if kind == "token_ids" else batch.column("input_length").to_numpy(),
             batch.column("timestamp").cast(pa.int64()).to_numpy(),
-            None if pools.null_count == len(pools) else pools.to_pylist(),
+            _names(batch, "pool"),
+            _names(batch, "namespace"),
         )
     except (pa.ArrowException, KeyError, UsageError) as error:
         raise SchemaError(name, "a file of a request log", str(error)) from error
+
+
+def _names(batch: pa.RecordBatch, column: str) -> list[str | None] | None:
+    """Return the pools or namespaces of a file's requests; older files have no namespaces."""
+    if column not in batch.schema.names or batch.column(column).null_count == batch.num_rows:
+        return None
+    names: list[str | None] = batch.column(column).to_pylist()
+    return names

@@ -24,12 +24,13 @@ Endpoint = Literal["chat.completion", "text_completion"]
 
 @dataclass(frozen=True)
 class ShadowRequest:
-    """What of a body matters for the form of its answer."""
+    """What of a body matters for the form of its answer, and all of its fields."""
 
     endpoint: Endpoint
     model: str
     stream: bool
     include_usage: bool
+    fields: dict[str, Any]
 
 
 def read_shadow(body: bytes, endpoint: Endpoint, default_model: str, max_depth: int) -> ShadowRequest:
@@ -58,6 +59,7 @@ def read_shadow(body: bytes, endpoint: Endpoint, default_model: str, max_depth: 
         model=model if isinstance(model, str) else default_model,
         stream=fields.get("stream") is True,
         include_usage=isinstance(options, dict) and options.get("include_usage") is True,
+        fields=fields,
     )
 
 
