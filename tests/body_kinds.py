@@ -198,6 +198,15 @@ KINDS = (
          "response_json": json.dumps({"usage": OPENAI_USAGE})},
         session="s", counts=(20, 0, 7),
     ),
+    Kind(
+        "inspect",
+        {"samples": [{"events": [
+            {"event": "model", "timestamp": NOON, "model": "m", "input": [SYSTEM, USER], "working_time": 1.5,
+             "tools": [{"name": "f", "description": "d", "parameters": {"type": "object"}}],
+             "output": {"usage": {"input_tokens": 5, "input_tokens_cache_read": 15, "output_tokens": 7}}},
+            {"event": "tool"}]}]},
+        counts=(20, 15, 7), durations=(None, None, 1500), skipped=1,
+    ),
     Kind("openai-batch", {"custom_id": "r", "url": "/v1/chat/completions", "body": CHAT}, seconds=None),
     Kind(
         "sagemaker",

@@ -67,6 +67,8 @@ def read_chunks(source: Source) -> Iterator[Chunk | CsvChunk]:
         If its compressed data is damaged or ends early.
     RecordError
         If a line is longer than 1 GiB.
+    UnknownFormatError
+        If it is a table without names of its columns.
     """
     with open_stream(source) as stream:
         first = read_exactly(stream, FIRST_CHUNK_BYTES)
@@ -75,7 +77,7 @@ def read_chunks(source: Source) -> Iterator[Chunk | CsvChunk]:
             whole = _whole(stream, data, source.name)
             yield Chunk(source.name, 1, whole + b"\n", is_document=True)
             return
-        delimiter = delimiter_of(data)
+        delimiter = delimiter_of(data, source.name)
         if delimiter is not None:
             yield from read_csv_chunks(source.name, stream, data, delimiter)
             return

@@ -1,4 +1,4 @@
-"""Exports as comma (or semicolon, or tab) separated values with a header, as chunks of records.
+"""Tables as comma (or semicolon, or tab) separated values with a header, as chunks of records.
 
 Fields may hold line feeds inside quotes, so rows are read one after the other, in bounded memory. A record's
 line is the one on which it begins.
@@ -7,15 +7,21 @@ line is the one on which it begins.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
-from kvcap.errors import RecordError
+import orjson
+
+from kvcap.errors import RecordError, UnknownFormatError
 from kvcap.formats.rows import PLAIN_VALUES, FieldError, Values
 
 _DELIMITERS: Final = ",;\t|"
-_MARK: Final = "request_json"
+_NAME: Final = re.compile(r"[A-Za-z_][\w .()\[\]/-]{0,80}")
+_NUMBERS: Final = re.compile(r"[-+.\deE]*")
+_LONE_COLUMNS: Final = ("request_json", "messages", "prompt", "hash_ids", "token_ids", "input_ids")
+_FEWEST_NUMBERS: Final = 3
 _READ_BYTES: Final = 1 << 20
 _CHUNK_CHARACTERS: Final = 4 << 20
 _MAX_FIELD_CHARACTERS: Final = 1 << 30
@@ -36,7 +42,7 @@ class CsvChunk:
     """
 
     path: str
-    rows: list[tuple[int, dict[str, str] | FieldError]]
+    rows: list[tuple[int, dict[str, Any] | FieldError]]
     size: int
     values: Values = PLAIN_VALUES
 
@@ -49,14 +55,27 @@ class CsvChunk:
         yield from self.rows
 
 
-def delimiter_of(data: bytes) -> str | None:
-    """Return what separates the fields of an export with ``request_json``, or None for other data."""
+def delimiter_of(data: bytes, path: str) -> str | None:
+    """Return what separates the fields of a table whose first line names its columns, or None for other data.
+
+    Raises
+    ------
+    UnknownFormatError
+        If the first line is of numbers alone, as in a table without names.
+    """
     header = data.partition(b"\n")[0].strip().decode(errors="replace")
+    if header.strip('"') in _LONE_COLUMNS:
+        return ","
     for delimiter in _DELIMITERS:
-        if _MARK in [name.strip().strip('"') for name in header.split(delimiter)] and not header.startswith(
-            "{"
-        ):
+        names = [name.strip().strip('"') for name in header.split(delimiter)]
+        if len(names) > 1 and len(set(names)) == len(names) and all(map(_NAME.fullmatch, names)):
             return delimiter
+        if len(names) >= _FEWEST_NUMBERS and header[:1] != "[" and all(map(_NUMBERS.fullmatch, names)):
+            raise UnknownFormatError(
+                path,
+                "is a table of numbers without names of its columns, expected a first line that names them: "
+                "hash_ids or token_ids with input_length, or request_json",
+            )
     return None
 
 
@@ -81,7 +100,7 @@ def read_csv_chunks(path: str, stream: IO[bytes], data: bytes, delimiter: str) -
     """
     csv.field_size_limit(_MAX_FIELD_CHARACTERS)
     reader = csv.reader(_lines(path, stream, data), delimiter=delimiter, strict=True)
-    rows: list[tuple[int, dict[str, str] | FieldError]] = []
+    rows: list[tuple[int, dict[str, Any] | FieldError]] = []
     size, line = 0, 1
     header: list[str] | None = None
     try:
@@ -103,10 +122,20 @@ def read_csv_chunks(path: str, stream: IO[bytes], data: bytes, delimiter: str) -
         yield CsvChunk(path, rows, size)
 
 
-def _record(header: list[str], fields: list[str]) -> dict[str, str] | FieldError:
+def _record(header: list[str], fields: list[str]) -> dict[str, Any] | FieldError:
     if len(fields) != len(header):
         return FieldError("", f"has {len(fields)} fields, expected {len(header)} as in the header")
-    return dict(zip(header, fields, strict=True))
+    return {name: _cell(text) for name, text in zip(header, fields, strict=True) if text}
+
+
+def _cell(text: str) -> Any:
+    """Return a field: lists and objects that stand as JSON, and anything else as it is."""
+    if text[:1] in ("[", "{"):
+        try:
+            return orjson.loads(text)
+        except orjson.JSONDecodeError:
+            return text
+    return text
 
 
 def _lines(path: str, stream: IO[bytes], data: bytes) -> Iterator[str]:

@@ -20,6 +20,14 @@ _COMPRESSIONS: Final = (
 )
 
 
+_LARGE_WINDOW: Final = (
+    "is zstd of a window over 128 MiB (--long, --ultra), expected a smaller one: give it as "
+    "`zstd -dc --long=31 FILE | kvcap ... -`"
+)
+_SKIPPABLE: Final = b"\x2a\x4d\x18"
+"""Bytes 1 to 3 of a frame without data, with which pzstd begins."""
+
+
 def decompressed(stream: Prefixed, head: bytes) -> Any:
     """Return the plain bytes of a stream that begins with ``head``."""
     for magic, name in _COMPRESSIONS:
@@ -31,6 +39,10 @@ def decompressed(stream: Prefixed, head: bytes) -> Any:
             import pyarrow as pa
 
             return pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), name)
+    if head[1:4] == _SKIPPABLE and head[0] >> 4 == 5:
+        import pyarrow as pa
+
+        return pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), "zstd")
     return stream
 
 
@@ -48,6 +60,8 @@ def mapped_errors(name: str) -> Iterator[None]:
     except OSError as error:
         if error.errno is None:
             # pyarrow reports damaged zstd, bz2 and lz4 data as an OSError without a number.
+            if "too much memory" in str(error):
+                raise TraceError(name, _LARGE_WINDOW) from error
             reason = "ends early" if "runcated" in str(error) else f"is damaged ({error})"
             raise TraceError(name, f"compressed data {reason}") from error
         raise

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 from kvcap.errors import EmptyTraceError, RecordError, UnknownFormatError, UsageError
+from kvcap.formats.advice import advice
 from kvcap.formats.chunks import Chunk
 from kvcap.formats.dialect import Dialect
 from kvcap.formats.options import ReadOptions
-from kvcap.formats.records import AnyChunk, decode_line
+from kvcap.formats.presets import named_body
+from kvcap.formats.records import AnyChunk, decode_line, listed_records
 from kvcap.formats.registry import DIALECTS
 from kvcap.formats.rows import FieldError
 
 MAX_RECORDS: Final = 1000
+_NOT_WHOLE: Final = "is the file whole, or are its lines cut?"
+_NO_JSON: Final = (
+    "of servers' own logs those of vLLM and SGLang that hold requests are read: log requests there, or at a "
+    "gateway as JSON Lines with hash_ids, token_ids or messages"
+)
 
 
 def detect(chunk: AnyChunk, options: ReadOptions) -> Dialect:
@@ -30,25 +38,24 @@ def detect(chunk: AnyChunk, options: ReadOptions) -> Dialect:
     EmptyTraceError
         If there is no record.
     """
+    if options.fields.body is not None:
+        return _body_at(options.fields.body, chunk, options)
     if options.input_format is not None:
-        named = {dialect.name: dialect for dialect in DIALECTS}.get(options.input_format)
-        if named is None:
-            names = ", ".join(dialect.name for dialect in DIALECTS)
-            raise UsageError(f"--input-format is {options.input_format!r}, expected one of {names}")
-        if named.refusal is not None:
-            raise UnknownFormatError(chunk.path, f"{named.name}: {named.refusal}")
-        return named
+        return _named(options.input_format, chunk.path)
     chosen: Dialect | None = None
     refused: Dialect | None = None
     first_error: RecordError | None = None
-    keys = ""
-    seen = False
+    first: Any = None
+    seen = 0
     for line, record in _first_records(chunk):
-        seen = True
+        seen += 1
         if isinstance(record, FieldError):
             first_error = first_error or RecordError(chunk.path, line, record.field, record.reason)
             continue
         matching = _first_match(record)
+        if isinstance(record, list) and seen > 1:
+            # A list of integers among other records makes no log of token ids.
+            matching = None
         if chosen is None:
             if matching is not None and matching.refusal is None:
                 chosen = matching
@@ -56,42 +63,71 @@ def detect(chunk: AnyChunk, options: ReadOptions) -> Dialect:
                 refused = refused or matching
         elif matching is not None and chosen.name in matching.refines:
             return matching
-        keys = keys or _keys(record)
+        first = record if first is None else first
+    if not seen or (seen == 1 and first == []):
+        raise EmptyTraceError(chunk.path, "is empty, expected at least one request")
     if chosen is not None:
         return chosen
-    if not seen:
-        raise EmptyTraceError(chunk.path, "is empty, expected at least one request")
     if refused is not None:
         raise UnknownFormatError(chunk.path, f"{refused.name}: {refused.refusal}")
     if first_error is not None:
-        raise first_error
-    raise UnknownFormatError(
-        chunk.path, f"the first record is {keys}, expected one of the formats that `kvcap formats` lists"
-    )
+        raise _with_advice(first_error)
+    raise UnknownFormatError(chunk.path, f"the first record is {_keys(first)}: {advice(first)}")
+
+
+def _named(name: str, path: str) -> Dialect:
+    named = {dialect.name: dialect for dialect in DIALECTS}.get(name)
+    if named is None:
+        names = ", ".join(dialect.name for dialect in DIALECTS)
+        raise UsageError(f"--input-format is {name!r}, expected one of {names}")
+    if named.refusal is not None:
+        raise UnknownFormatError(path, f"{named.name}: {named.refusal}")
+    return named
+
+
+def _body_at(path: str, chunk: AnyChunk, options: ReadOptions) -> Dialect:
+    if options.input_format is not None:
+        raise UsageError("--body-field says how the log is read, expected no --input-format beside it")
+    dialect = named_body(path)
+    records = [record for _, record in _first_records(chunk)]
+    if not any(dialect.matches(record) for record in records):
+        found = next((record for record in records if isinstance(record, dict)), {})
+        raise UsageError(
+            f"--body-field {path}: the first records of {chunk.path} have no such field; "
+            f"the first one is {_keys(found)}"
+        )
+    return dialect
+
+
+def _with_advice(error: RecordError) -> RecordError:
+    """Return the error of a first line that is no JSON, with what to do where it does not look like any."""
+    if "expected JSON" not in error.reason:
+        return error
+    is_json = error.reason[3:5] in ("'{", "'[")
+    reason = f"{error.reason}; {_NOT_WHOLE if is_json else _NO_JSON}"
+    return RecordError(error.path, error.line, error.field, reason)
 
 
 def _first_records(chunk: AnyChunk) -> Iterator[tuple[int, Any]]:
+    for line, record in islice(_records(chunk), MAX_RECORDS):
+        items = None if isinstance(record, Dialect | FieldError) else listed_records(record)
+        if items is None or _first_match(record) is not None:
+            yield line, record
+        else:
+            yield from ((line, item) for item in items[:MAX_RECORDS])
+
+
+def _records(chunk: AnyChunk) -> Iterator[tuple[int, Any]]:
     if not isinstance(chunk, Chunk):
         yield from chunk.first_records()
         return
-    if chunk.is_document:
-        try:
-            document = decode_line(chunk.data)
-        except FieldError as error:
-            yield 1, error
-            return
-        yield from enumerate(document[:MAX_RECORDS] if isinstance(document, list) else [document], 1)
-        return
-    count = 0
-    for line, text in enumerate(chunk.data.split(b"\n"), chunk.first_line):
+    lines = [chunk.data] if chunk.is_document else chunk.data.split(b"\n")
+    for line, text in enumerate(lines, chunk.first_line):
         if text.strip():
-            count += 1
             try:
                 yield line, _line_dialect(text) or decode_line(text)
             except FieldError as error:
                 yield line, error
-        if count >= MAX_RECORDS:
-            return
 
 
 def _line_dialect(text: bytes) -> Dialect | None:

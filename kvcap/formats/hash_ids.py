@@ -24,6 +24,7 @@ from kvcap.formats.rows import (
     Skip,
     Values,
     an_object,
+    is_list,
     optional_count,
     optional_size,
     optional_text,
@@ -72,6 +73,6 @@ HASH_IDS: Final = Dialect(
     name="hash-ids",
     summary="one request a line: hash_ids (integers or strings), input_length, and what else is known",
     kind="hash_ids",
-    matches=lambda record: has(record, "hash_ids") and isinstance(record["hash_ids"], list),
+    matches=lambda record: has(record, "hash_ids") and is_list(record["hash_ids"]),
     read=read_hash_ids,
 )

@@ -42,6 +42,7 @@ from kvcap.formats.rows import (
     Row,
     Skip,
     Values,
+    is_list,
     number_of_name,
     optional_number,
     optional_text,
@@ -245,7 +246,7 @@ MOONCAKE: Final = Dialect(
     kind="hash_ids",
     matches=lambda record: (
         has(record, "hash_ids", "timestamp")
-        and isinstance(record["hash_ids"], list)
+        and is_list(record["hash_ids"])
         and _PLAIN_KEYS.issuperset(record)
     ),
     read=read_hash_ids,

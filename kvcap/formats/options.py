@@ -32,6 +32,9 @@ class FieldOptions:
 
     Parameters
     ----------
+    body
+        The request body: an object, JSON text, or text that is the prompt. Of a list (``data[].payload``)
+        each item is a request.
     session, time, model, output
         Session, time of arrival, model, and generated tokens.
     cached
@@ -46,6 +49,13 @@ class FieldOptions:
         ``end`` for logs that are stamped when a request ends: its duration is taken off.
     """
 
+    body: str | None = option(
+        None,
+        "the request body at this path, as request.body: an object, JSON text, or the prompt; data[].payload "
+        "makes a request of each item of a list (default: as the log's kind has it)",
+        "--body-field",
+        metavar="PATH",
+    )
     session: str | None = _path("--session-field", "the session")
     time: str | None = _path("--time-field", "the time")
     model: str | None = _path("--model-field", "the model")

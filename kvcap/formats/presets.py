@@ -16,7 +16,7 @@ from kvcap.formats.bodies.shapes import as_body, plain_body
 from kvcap.formats.bodies.usage import Usage, answer_usage, usage_of
 from kvcap.formats.dialect import Dialect
 from kvcap.formats.options import TimestampUnit
-from kvcap.formats.paths import each, find, first, unpacked
+from kvcap.formats.paths import EACH, each, find, first, unpacked
 from kvcap.formats.rows import FieldError, Row, Skip, Values, an_object, inside, show
 from kvcap.formats.text_rows import FAILED, has_failed, microseconds_between, text_row
 
@@ -122,6 +122,25 @@ def dialect_of(preset: Preset) -> Dialect:
         read=partial(read_preset, preset),
         timestamp_unit=preset.timestamp_unit,
     )
+
+
+def named_body(path: str) -> Dialect:
+    """Return the dialect of a log whose body stands where the user says."""
+    items, each_item, body = path.rpartition(EACH)
+    preset = Preset(
+        name="body-field",
+        summary=f"request bodies at {path}",
+        marks=(f"{items.partition(EACH)[0]}" if each_item else path,),
+        body=(body.removeprefix("."),) if each_item else (path,),
+        items=items + each_item,
+        takes_text=True,
+        time=("timestamp",),
+        session=("session_id",),
+        model=("model",),
+        answer=("response",),
+        hint="is it there in every record?",
+    )
+    return dialect_of(preset)
 
 
 def _matches(preset: Preset, record: Any) -> bool:

@@ -10,8 +10,10 @@ threads, which cost nothing. So orjson reads the JSON, and the kernel the lists 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 import orjson
 
@@ -26,7 +28,8 @@ from kvcap.formats.rows import PLAIN_VALUES, CutValues, FieldError, Row, Skip, V
 
 AnyChunk = Chunk | ArrowChunk | CsvChunk
 Outcome = Row | Skip | RecordError
-_WHITESPACE = b" \t\r\n"
+_LISTS: Final = ("data", "requests", "records", "items", "results", "rows", "value", "runs", "traces", "logs")
+"""Keys under which documents list their records."""
 
 
 def read_chunk(
@@ -55,7 +58,8 @@ def read_chunk(
         return outcomes
     if compiled and dialect.decode is None and dialect.kind != "request_json" and not chunk.is_document:
         for line, begin, end, record, values in _cut_records(chunk):
-            if record is not None and _read_record(record, values, dialect, columns, line, outcomes) is None:
+            is_plain = record is not None and _items(record, dialect) is None
+            if is_plain and _read_record(record, values, dialect, columns, line, outcomes) is None:
                 continue
             _read_line(chunk.data[begin:end], dialect, columns, line, chunk.path, outcomes)
         return outcomes
@@ -78,11 +82,34 @@ def _read_decoded(
 ) -> None:
     """Read records that are decoded already; one that could not be is an error in its place."""
     for line, record in records:
-        error = record if isinstance(record, FieldError) else None
-        if error is None:
-            error = _read_record(record, values, dialect, columns, line, outcomes)
-        if error is not None:
-            outcomes.append(RecordError(path, line, error.field, error.reason))
+        if isinstance(record, FieldError):
+            outcomes.append(RecordError(path, line, record.field, record.reason))
+            continue
+        items = _items(record, dialect)
+        for index, item in enumerate([record] if items is None else items):
+            error = _read_record(item, values, dialect, columns, line, outcomes)
+            if error is not None:
+                place = "" if items is None else f"[{index}]"
+                field = ".".join(part for part in (place, error.field) if part)
+                outcomes.append(RecordError(path, line, field, error.reason))
+
+
+def _items(record: Any, dialect: Dialect) -> list[Any] | None:
+    """Return the records that one record is a list of, or None where it is a record itself."""
+    items = None if dialect.decode is not None else listed_records(record)
+    return None if items is None or dialect.matches(record) else items
+
+
+def listed_records(record: Any) -> list[Any] | None:
+    """Return the records of a list, or of an object with a list of them, such as ``{"data": [...]}``."""
+    if isinstance(record, list):
+        return record if record and all(isinstance(item, dict | list) for item in record) else None
+    if isinstance(record, dict):
+        for key in _LISTS:
+            items = record.get(key)
+            if isinstance(items, list) and items and all(isinstance(item, dict) for item in items):
+                return items
+    return None
 
 
 def decode_line(text: bytes) -> Any:
@@ -97,26 +124,26 @@ def decode_line(text: bytes) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         try:
-            text.decode()
+            decoded = text.decode()
         except UnicodeDecodeError as wrong:
             where = f"byte 0x{text[wrong.start]:02x} at column {wrong.start + 1}"
             raise FieldError("", f"is not UTF-8 ({where}), expected UTF-8 text") from None
-        shown = show(text.strip().decode())
+        with suppress(ValueError, RecursionError):
+            # Python takes what others write: NaN, Infinity, 1e400, half a surrogate pair.
+            return json.loads(decoded)
+        shown = show(decoded.strip())
         raise FieldError("", f"is {shown}, expected JSON ({error.msg} at column {error.colno})") from None
 
 
 def _read_line(
     text: bytes, dialect: Dialect, columns: tuple[str, ...], line: int, path: str, outcomes: list[Outcome]
 ) -> None:
-    error: FieldError | None
+    record: Any
     try:
         record = decode_line(text) if dialect.decode is None else dialect.decode(text)
     except FieldError as wrong:
-        error = wrong
-    else:
-        error = _read_record(record, PLAIN_VALUES, dialect, columns, line, outcomes)
-    if error is not None:
-        outcomes.append(RecordError(path, line, error.field, error.reason))
+        record = wrong
+    _read_decoded(path, [(line, record)], PLAIN_VALUES, dialect, columns, outcomes)
 
 
 def _read_record(
@@ -157,16 +184,11 @@ def look_up(row: Row, record: Any, column: str) -> Any:
 
 
 def _document_records(chunk: Chunk) -> Iterator[tuple[int, Any]]:
-    """Yield the records of a file that is one JSON value: the value, or the items of a list of objects."""
+    """Yield the one value of a file, as a record that may be a list of them."""
     try:
-        document = decode_line(chunk.data)
+        yield 1, decode_line(chunk.data)
     except FieldError as error:
         yield 1, error
-        return
-    if isinstance(document, list) and document and all(isinstance(item, dict) for item in document):
-        yield from enumerate(document, 1)
-    else:
-        yield 1, document
 
 
 def _cut_records(chunk: Chunk) -> Iterator[tuple[int, int, int, Any, Values]]:

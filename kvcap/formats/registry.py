@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kvcap.formats.aiperf import AIPERF_SINGLE, AIPERF_TURNS, BASETEN
 from kvcap.formats.dialect import Dialect
 from kvcap.formats.dynamo import DYNAMO
 from kvcap.formats.gateways import LITELLM, SAGEMAKER
@@ -23,6 +24,7 @@ from kvcap.formats.tair import TAIR, TAIR_EVENTS
 from kvcap.formats.token_ids import TOKEN_IDS
 from kvcap.formats.unusable import BATCH_OUTPUT, KV_EVENTS, LENGTHS
 from kvcap.formats.vllm import VLLM
+from kvcap.formats.vllm_text import VLLM_TEXT
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
     MOONCAKE_AGENTIC,
@@ -36,10 +38,12 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     LMCACHE_LOOKUPS,
     TAIR,
     TAIR_EVENTS,
+    BASETEN,
     HASH_IDS,
     KV_EVENTS,
     SGLANG,
     SGLANG_LINES,
+    VLLM_TEXT,
     VLLM,
     TOKEN_IDS,
     BATCH_OUTPUT,
@@ -50,8 +54,10 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     PHOENIX,
     EXGENTIC,
     *map(dialect_of, PRESETS),
+    AIPERF_TURNS,
     LMCACHE_TEXT,
     SGLANG_TEXT,
+    AIPERF_SINGLE,
     OPENAI_REQUESTS,
     LENGTHS,
 )

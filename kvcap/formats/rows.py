@@ -8,6 +8,7 @@ field by raising :class:`FieldError`; whoever knows the file and the line makes 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ INT64_MAX: Final = 2**63 - 1
 UINT64_MAX: Final = 2**64 - 1
 INT64_MIN: Final = -(2**63)
 _SHOWN: Final = 40
-_MOST_DIGITS: Final = 20
+_WHOLE: Final = re.compile(r"([0-9]{1,20})(?:\.0*)?")
 
 
 class FieldError(Exception):
@@ -269,8 +270,8 @@ def whole_number(value: Any) -> int | None:
     """Return an integer, also one that a table wrote as ``1024.0`` or as text, or None for anything else."""
     if type(value) is float and value.is_integer():
         return int(value)
-    if type(value) is str and len(value) <= _MOST_DIGITS and value.isdecimal():
-        return int(value)
+    if type(value) is str and (match := _WHOLE.fullmatch(value)) is not None:
+        return int(match[1])
     return value if type(value) is int else None
 
 

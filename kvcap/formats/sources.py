@@ -20,23 +20,13 @@ from kvcap.formats.decompress import Prefixed, decompressed, mapped_errors
 
 STDIN: Final = "-"
 _MAGIC_BYTES: Final = 6
+_PICKLE: Final = (
+    "is a Python pickle, which can run code when it is read; make lines of an SGLang dump with the engine's "
+    "own Python: import json, pickle; d = pickle.load(open(FILE, 'rb')); d = d['requests'] if isinstance(d, "
+    "dict) else d; [print(json.dumps({'input_ids': r[0].input_ids, 'timestamp': r[2]})) for r in d]"
+)
 _REFUSED: Final = (
-    (
-        b"\x80\x02",
-        "is a Python pickle, which can run code when it is read; export it as JSON Lines or Parquet",
-    ),
-    (
-        b"\x80\x03",
-        "is a Python pickle, which can run code when it is read; export it as JSON Lines or Parquet",
-    ),
-    (
-        b"\x80\x04",
-        "is a Python pickle, which can run code when it is read; export it as JSON Lines or Parquet",
-    ),
-    (
-        b"\x80\x05",
-        "is a Python pickle, which can run code when it is read; export it as JSON Lines or Parquet",
-    ),
+    *((b"\x80" + bytes([protocol]), _PICKLE) for protocol in (2, 3, 4, 5)),
     (
         b"PK\x03\x04",
         "is a zip archive, expected JSON Lines (plain, .gz, .zst or .xz) or Parquet: unpack it first",

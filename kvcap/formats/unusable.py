@@ -20,6 +20,8 @@ _LENGTH_KEYS: Final = (
     "num_prefill_tokens",
     "ContextTokens",
     "Request tokens",
+    "tokens_prompt",
+    "input_lens",
 )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from body_kinds import KINDS
+from body_kinds import KINDS, USER
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,10 +76,19 @@ SAMPLES: dict[str, list[Any]] = {
             {"key": "gen_ai.input.messages", "value": {"arrayValue": {"values": [
                 {"kvlistValue": {"values": [{"key": "role", "value": {"stringValue": "user"}}]}}]}}}]}]}]}]},
     ],
+    "verl": [{"input": "x", "output": "y", "score": 1.0}],
+    "aiperf-single-turn": [{"text": "a", "timestamp": 1}, {"type": "random_pool", "texts": ["a", "b"]}],
+    "aiperf-turns": [
+        {"session_id": "s", "turns": [{"text": "a", "delay": 1, "forks": ["t"]}, {"messages": [USER]}]},
+        {"session_id": "t", "turns": [{"text": "b"}]},
+    ],
+    "baseten": [{"timestamp_start_unix_ms": 1, "total_hashes": [1, 2], "block_size": 4, "input_tokens": 8}],
 }  # fmt: skip
 for _kind in KINDS:
     SAMPLES.setdefault(_kind.name, []).append(_kind.record)
 LINES = {
+    "vllm-text": "INFO 10-01 18:43:27 logger.py:36] Received request c-0: prompt: 'x\\n', params: S(n=1), "
+    "prompt_token_ids: None, lora_request: None.",
     "vllm": "INFO 10-01 18:43:27 logger.py:36] Received request c-0: prompt: 'x', params: S(n=1), "
     "prompt_token_ids: [1, 2, 3], lora_request: None.",
     "sglang-lines": "[2025-08-04 11:51:41] Receive: obj=GenerateReqInput(rid='a', input_ids=[1, 2])",

@@ -45,7 +45,7 @@ def test_a_kind_is_recognized_and_read_whole(kind: Kind, tmp_path: Path) -> None
 
 def test_every_preset_has_a_kind() -> None:
     names = {kind.name for kind in KINDS}
-    assert {preset.name for preset in PRESETS} - {"aibrix"} <= names
+    assert {preset.name for preset in PRESETS} - {"aibrix", "verl"} <= names
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[f"{kind.name}-{i}" for i, kind in enumerate(KINDS)])
@@ -173,3 +173,75 @@ def test_events_of_single_messages_are_refused_with_what_to_log(tmp_path: Path) 
         EmptyTraceError, match=r"1 events of single messages, .*capture gen_ai.input.messages"
     ):
         read_log(log(tmp_path, record))
+
+
+def messages(path: Path, **options: Any) -> list[list[str]]:
+    table, _ = read_log(path, **options)
+    return [
+        [message["content"] for message in json.loads(text)["messages"]]
+        for text in table["request_json"].to_pylist()
+    ]
+
+
+def test_turns_of_aiperf_add_to_their_session_and_forks_begin_with_it(tmp_path: Path) -> None:
+    path = log(
+        tmp_path,
+        {
+            "session_id": "s",
+            "turns": [{"text": "a", "timestamp": 5}, {"text": "b", "delay": 2, "forks": ["c"]}],
+        },
+        {"session_id": "o", "turns": [{"texts": ["x"]}]},
+        {"session_id": "c", "turns": [{"messages": [{"role": "user", "content": "d"}]}]},
+    )
+    assert messages(path) == [["a"], ["a", "b"], ["x"], ["a", "b", "d"]]
+    table, report = read_log(path)
+    assert table["timestamp"].cast("int64").to_pylist() == [5000, 7000, None, None]
+    assert any(notice.startswith("2 requests hold earlier turns") for notice in report.notices)
+
+
+def test_single_turns_of_aiperf_are_user_messages(tmp_path: Path) -> None:
+    path = log(
+        tmp_path, {"text": "a"}, {"type": "random_pool", "texts": ["b"]}, {"text": "c", "output_length": 3}
+    )
+    assert messages(path) == [["a"], ["b"], ["c"]]
+    with pytest.raises(RecordError, match=r"log:2: image is there, expected text alone"):
+        read_log(log(tmp_path, {"text": "a"}, {"text": "a", "image": "x.png"}))
+
+
+def test_hashes_of_baseten_need_no_tokenizer(tmp_path: Path) -> None:
+    record = {
+        "timestamp_start_unix_ms": NOON_S * 1000, "prompt": "p", "input_tokens": 300, "output_tokens": 7,
+        "total_hashes": [1, 2, 3], "block_size": 128, "provided_session_id": "s", "model_name": "m",
+        "cached_tokens_reference": 256,
+    }  # fmt: skip
+    found = row(log(tmp_path, record))
+    assert (found["hash_ids"], found["block_size"], found["input_length"]) == ([1, 2, 3], 128, 300)
+    assert (found["session_id"], found["model"], found["observed_cached_tokens"]) == ("s", "m", 256)
+
+
+def test_inputs_of_verl_are_rendered_prompts(tmp_path: Path) -> None:
+    assert json.loads(
+        row(log(tmp_path, {"input": "user\nhi", "output": "x", "score": 1.0}))["request_json"]
+    ) == {"prompt": "user\nhi"}
+
+
+VLLM_LINE = (
+    "INFO 03-12 11:16:50 logger.py:39] Received request chatcmpl-9: prompt: {}, params: SamplingParams(n=1), "
+    "prompt_token_ids: {}, lora_request: {}, prompt_adapter_request: None."
+)
+
+
+def test_vllm_lines_without_ids_are_rendered_prompts(tmp_path: Path) -> None:
+    path = write_log(
+        tmp_path / "log",
+        VLLM_LINE.format("'it\\'s\\n\\u00e9, params: SamplingParams('", "None", "None"),
+        VLLM_LINE.format('"it\'s"', "None", "LoRARequest(lora_name='a', lora_int_id=1)"),
+        "INFO 03-12 11:16:50 engine.py:280] Added request chatcmpl-9.",
+        VLLM_LINE.format("'x'", "[1, 2]", "None"),
+    )
+    table, report = read_log(path)
+    bodies = [json.loads(text) for text in table["request_json"].to_pylist()]
+    assert [body["prompt"] for body in bodies] == ["it's\né, params: SamplingParams(", "it's", [1, 2]]
+    assert not any(body["add_special_tokens"] for body in bodies)
+    assert table["namespace"].to_pylist() == [None, "a", None]
+    assert report.format_name == "vllm-text"

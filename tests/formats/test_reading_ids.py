@@ -240,7 +240,7 @@ def test_a_pickle_is_refused_unread(tmp_path: Path) -> None:
 
 
 def test_an_unknown_record_is_an_error_that_names_its_keys(tmp_path: Path) -> None:
-    with pytest.raises(UnknownFormatError, match="an object of a, b, expected one of the formats"):
+    with pytest.raises(UnknownFormatError, match="an object of a, b: it holds no prompt"):
         read_log(write_log(tmp_path / "t.jsonl", '{"a": 1, "b": 2}'))
 
 

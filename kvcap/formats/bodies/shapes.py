@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import orjson
 
-from kvcap.formats.bodies.turns import Json, json_text
+from kvcap.formats.bodies.turns import Json, function_tool, json_text
 from kvcap.formats.rows import FieldError, inside, show
 
 PROMPT_NAMES: Final = ("inputs", "inputText", "text_input")
@@ -103,8 +103,15 @@ def plain_body(body: Json, parameters: Any = None) -> Json:
         body["messages"] = plain
         tools = tools or among
     if tools:
-        body["tools"] = tools
+        body["tools"] = [_tool(tool) for tool in tools] if isinstance(tools, list) else tools
     return body
+
+
+def _tool(tool: Any) -> Any:
+    """Return a tool that is described without its kind as one of functions."""
+    if isinstance(tool, dict) and "name" in tool and not {"function", "type", "input_schema"} & tool.keys():
+        return function_tool(tool["name"], tool.get("description"), tool.get("parameters"))
+    return tool
 
 
 def plain_message(message: Any) -> Json:
