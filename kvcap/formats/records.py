@@ -24,10 +24,21 @@ from kvcap.formats.csv_chunks import CsvChunk
 from kvcap.formats.dialect import Dialect
 from kvcap.formats.identity import find_media, identity_of
 from kvcap.formats.paths import find
-from kvcap.formats.rows import PLAIN_VALUES, CutValues, FieldError, Row, Skip, Values, show
+from kvcap.formats.rows import (
+    INT64_MIN,
+    PLAIN_VALUES,
+    UINT64_MAX,
+    CutValues,
+    FieldError,
+    Row,
+    Skip,
+    Values,
+    show,
+)
 
 AnyChunk = Chunk | ArrowChunk | CsvChunk
 Outcome = Row | Skip | RecordError
+_MOST_DIGITS: Final = 20
 _LISTS: Final = ("data", "requests", "records", "items", "results", "rows", "value", "runs", "traces", "logs")
 """Keys under which documents list their records."""
 
@@ -130,9 +141,15 @@ def decode_line(text: bytes) -> Any:
             raise FieldError("", f"is not UTF-8 ({where}), expected UTF-8 text") from None
         with suppress(ValueError, RecursionError):
             # Python takes what others write: NaN, Infinity, 1e400, half a surrogate pair.
-            return json.loads(decoded)
+            return json.loads(decoded, parse_int=_integer)
         shown = show(decoded.strip())
         raise FieldError("", f"is {shown}, expected JSON ({error.msg} at column {error.colno})") from None
+
+
+def _integer(digits: str) -> int | float:
+    """Return an integer of 64 bits; a larger one becomes a number, as orjson has it."""
+    number = int(digits) if len(digits) <= _MOST_DIGITS else None
+    return number if number is not None and INT64_MIN <= number <= UINT64_MAX else float(digits)
 
 
 def _read_line(
