@@ -7,6 +7,7 @@ takes it back.
 
 from __future__ import annotations
 
+import csv
 import ctypes
 import os
 import shutil
@@ -14,10 +15,12 @@ from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TextIO
 
 from kvcap.errors import OutputExistsError, UsageError
 
+_CSV_END: Final = "\r\n"
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 _ENDINGS: Final = {
@@ -196,3 +199,27 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def write_csv(
+    names: Iterable[str], rows: Iterable[Iterable[Any]], stream: TextIO, *, raw: bool = False
+) -> None:
+    """Write rows as CSV; unless ``raw``, with a ``'`` before a text that a spreadsheet would run."""
+
+    def cell(value: Any) -> Any:
+        runs = isinstance(value, str) and value.startswith(_FORMULA)
+        return f"'{value}" if runs and not raw else value
+
+    writer = csv.writer(_LineEnds(stream), lineterminator=_CSV_END)
+    writer.writerow(map(cell, names))
+    writer.writerows(map(cell, row) for row in rows)
+
+
+class _LineEnds:
+    """Ends lines with a line feed alone; the csv module leaves a carriage return bare if lines end so."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, line: str) -> int:
+        return self._stream.write(line.removesuffix(_CSV_END) + "\n")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 from kvcap.analysis.figures import Figures, load_figures
 from kvcap.errors import UsageError
 from kvcap.queries.capacities import capacity_label, in_blocks, largest_capacity, require_within_bound
-from kvcap.units import Capacity, format_percent, format_size
+from kvcap.units import Capacity, format_percent, say_size
 
 if TYPE_CHECKING:
-    from kvcap.queries import Results, RunInfo
+    from kvcap.queries import Results
 
 P99: Final = Fraction(99, 100)
 
@@ -84,7 +84,7 @@ def _requests(figures: Figures, least: int) -> Check:
 def _p99(figures: Figures, most: Capacity) -> Check:
     run = figures.run
     limit, found = in_blocks(most, run), figures.percentile(P99)
-    text = f"p99 of required capacity {_size(found, run)}, at most {capacity_label(most)}"
+    text = f"p99 of required capacity {say_size(run, found)}, at most {capacity_label(most)}"
     return Check("max_p99", found <= limit, found, limit, text)
 
 
@@ -113,7 +113,3 @@ def _hit_rates(figures: Figures, limits: Limits) -> list[Check]:
             )
             checks.append(Check(name, found >= least, float(found), float(least), text))
     return checks
-
-
-def _size(blocks: int, run: RunInfo) -> str:
-    return f"{blocks:,} blocks" if run.block_bytes is None else format_size(blocks * run.block_bytes)

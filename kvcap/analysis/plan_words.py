@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kvcap.units import format_percent, format_size
+from kvcap.units import format_percent, say_rate, say_size
 
 if TYPE_CHECKING:
     from kvcap.analysis.bootstrap import Interval
     from kvcap.analysis.plan import Plan
-    from kvcap.queries import RunInfo
 
 PLAN_DEFINITIONS: Final = {
     "capacity": "of each pool; costs, savings and bytes a second are of all pools together",
@@ -30,7 +29,7 @@ def plan_headline(plan: Plan) -> list[str]:
     goal, trust = plan.at_goal, plan.trust
     each = f" for each of {plan.pools} pools" if plan.pools > 1 else ""
     return [
-        f"With {size_words(goal.capacity_blocks, plan.run)}{each}, {_goal_words(plan)}.",
+        f"With {say_size(plan.run, goal.capacity_blocks)}{each}, {_goal_words(plan)}.",
         f"There {format_percent(goal.block_hit_rate)} of blocks and {format_percent(goal.token_hit_rate)} of "
         f"tokens hit, of a possible {format_percent(plan.largest.token_hit_rate)}: prefill is up to "
         f"{goal.ideal_speed_up:.2f} times as fast. The {100 * trust.confidence:g} % interval of that "
@@ -42,9 +41,9 @@ def trust_lines(plan: Plan) -> list[str]:
     """Return how far the plan is to be trusted."""
     trust = plan.trust
     ceilings = ", ".join(f"{100 * row.ceiling:.1f}" for row in trust.prefixes)
-    p99 = ", ".join(size_words(row.p99_blocks, plan.run) for row in trust.prefixes)
+    p99 = ", ".join(say_size(plan.run, row.p99_blocks) for row in trust.prefixes)
     percents = ", ".join(str(row.percent) for row in trust.prefixes)
-    cut_off = "-" if trust.cut_off_share is None else format_percent(trust.cut_off_share)
+    cut_off = say_rate(trust.cut_off_share)
     return [
         f"Over the first {percents} % of requests: ceiling {ceilings} %; p99 {p99}; about {cut_off} of reuse "
         "cut off at the start.",
@@ -73,14 +72,8 @@ def format_age(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def size_words(blocks: float, run: RunInfo) -> str:
-    """Return a capacity as a size, or in blocks where the run does not know its bytes."""
-    size = run.block_bytes
-    return f"{blocks:,.0f} blocks" if size is None else format_size(blocks * size)
-
-
 def _interval_words(interval: Interval, plan: Plan) -> str:
-    return f"{size_words(round(interval.low), plan.run)} to {size_words(round(interval.high), plan.run)}"
+    return f"{say_size(plan.run, round(interval.low))} to {say_size(plan.run, round(interval.high))}"
 
 
 def _percents(interval: Interval) -> str:

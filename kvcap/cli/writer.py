@@ -9,7 +9,6 @@ turn text around) is escaped.
 
 from __future__ import annotations
 
-import csv
 import html
 import json
 import os
@@ -23,7 +22,7 @@ from dataclasses import asdict, dataclass, fields
 from itertools import zip_longest
 from typing import Any, Final, TextIO
 
-from kvcap.writing import written_beside
+from kvcap.writing import write_csv, written_beside
 
 FALLBACK_WIDTH: Final = 80
 """Of a terminal that does not say."""
@@ -35,8 +34,6 @@ _LONGEST_WORD: Final = 24
 
 _NUMBER: Final = re.compile(r"(?<=\d) (?=\S)")
 _GLUE: Final = "\u00a0"
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-_CSV_END: Final = "\r\n"
 _STYLE: Final = (
     "body{font:15px/1.5 system-ui,sans-serif;margin:2em}p{margin:.2em 0}table{border-collapse:collapse;"
     "margin:1em 0}td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ccc}"
@@ -120,7 +117,10 @@ def write(layout: Layout, answer: Any, form: str, stream: TextIO, *, raw: bool =
         stream.write("\n")
     elif form == "csv":
         assert layout.records is not None
-        _write_csv(*layout.records(answer), stream, raw=raw)
+        names, rows = layout.records(answer)
+        if stream.isatty():
+            rows = ([escaped(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+        write_csv(names, rows, stream, raw=raw)
     elif form == "html":
         stream.write(_as_html(layout.parts(answer)))
     else:
@@ -310,31 +310,6 @@ def _broken(cell: str, width: int) -> list[str]:
 def _glued(text: str) -> str:
     """Return text in which a number and the word behind it are one word."""
     return _NUMBER.sub(_GLUE, text)
-
-
-def _write_csv(names: Sequence[str], rows: Iterable[Iterable[Any]], stream: TextIO, *, raw: bool) -> None:
-    """Write rows; unless ``raw``, a text that a spreadsheet would run as a formula begins with ``'``."""
-    shown = stream.isatty()
-
-    def cell(value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        text = escaped(value) if shown else value
-        return f"'{text}" if not raw and value.startswith(_FORMULA) else text
-
-    writer = csv.writer(_LineEnds(stream), lineterminator=_CSV_END)
-    writer.writerow(map(cell, names))
-    writer.writerows(map(cell, row) for row in rows)
-
-
-class _LineEnds:
-    """Ends lines with a line feed alone; the csv module leaves a carriage return bare if lines end so."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, line: str) -> int:
-        return self._stream.write(line.removesuffix(_CSV_END) + "\n")
 
 
 def _as_html(parts: Iterable[str | Table]) -> str:

@@ -106,10 +106,14 @@ def _simulate(
                 ring_remove(entry, older, newer)
                 hits += blocks[entry]
                 steps += 1
+                # A copy loses its deep end first, so that what is left of it is a prefix of the segment:
+                # where all copies together fall short of it, the lookup ends, whatever lies beyond.
                 if blocks[entry] < segment_blocks[segment]:
                     break
             hit_blocks[point, request] = hits
             new_blocks = held_blocks[request] - hits
+            # The request's own hits are off the queue, so that it never evicts what it reuses; and as it
+            # holds no more than the capacity, the queue has enough.
             while free < new_blocks:
                 oldest = newer[n_entries]
                 evicted = min(blocks[oldest], new_blocks - free)
@@ -134,7 +138,10 @@ def _simulate(
 
 @jit
 def _gather(first: int, blocks: Int64Array, next_copies: Int32Array) -> None:
-    """Move what the copies of a segment have beyond the ones before them into the first."""
+    """Move what the copies of a segment have beyond the ones before them into the first.
+
+    Every block is taken from its first copy that still has it, and what remains of each copy stays a prefix.
+    """
     copy = next_copies[first]
     while copy != _NONE:
         deepest = blocks[copy]

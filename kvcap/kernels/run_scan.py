@@ -64,6 +64,9 @@ def _touch_path(state, runs, n_runs, own, length, slot):
             node = split_node(state, node, matched, own + position, slot)
         nodes[node, START] = own + position
         nodes[node, TOUCHER] = slot
+        # Both spans now lie end to end in the request's own keys and have the same toucher, so an only
+        # child and its parent are one span. Left apart they would stay so for good: later requests would
+        # pay for every fork that ever was on their path, not for those that are.
         if above >= 0 and nodes[above, CHILDREN] == 1:
             merge_into_child(state, above, node)
         above = node

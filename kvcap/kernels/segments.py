@@ -129,6 +129,9 @@ def _ends_among_cold_blocks(
         if known[request] == 0:
             continue
         owner = sources[request]
+        # A request that knew as much when it came owns no block of this prefix: its own begin behind it. An
+        # owner knew strictly less than those that point to it, and the first of all knew nothing, so that
+        # the walk ends at the one in whose cold blocks the prefix ends.
         while known[owner] >= known[request]:
             owner = owners[owner]
         owners[request] = owner

@@ -1,8 +1,7 @@
-"""One self-contained page: words, charts in three widths, tables to read and to download."""
+"""One self-contained page: words, charts in two widths, tables to read and to download."""
 
 from __future__ import annotations
 
-import csv
 import io
 import re
 from base64 import b64encode
@@ -14,9 +13,12 @@ from typing import Any, Final
 
 from kvcap.report.charts import Chart
 from kvcap.report.theme import chart_css, page_css
+from kvcap.writing import write_csv
 
-_WIDTHS: Final = {"full": (350, 640, 1000), "half": (350, 640, 490)}
-_SIZES: Final = ("narrow", "medium", "wide")
+_WIDTHS: Final = {"full": (350, 740), "half": (350, 490)}
+"""Drawn for phones and for screens; between, an image is scaled."""
+
+_SIZES: Final = ("narrow", "wide")
 _SHOWN_ROWS: Final = 200
 _BEFORE_UNIT: Final = re.compile(r"(?<=[0-9]) (?=%|[KMGTP]?i?B\b|min\b|s\b|h\b|d\b)")
 
@@ -165,9 +167,7 @@ def _table(table: Table, *, is_open: bool) -> str:
 def table_csv(table: Table) -> str:
     """Return a table's plain values as CSV."""
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows(table.rows)
+    write_csv(table.columns, table.rows, stream)
     return stream.getvalue()
 
 

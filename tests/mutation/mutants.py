@@ -60,7 +60,7 @@ COVERED_BY = {
         "tests/models/test_draft_layers.py",
         "tests/models/test_model_terms.py",
     ),
-    "kvcap/analysis/traffic.py": ("tests/analysis/test_plan.py", "tests/analysis/test_check_and_diff.py"),
+    "kvcap/analysis/figures.py": ("tests/analysis/test_plan.py", "tests/analysis/test_check_and_diff.py"),
     "sql/*.sql": QUERIES,
 }
 """What notices a change, by pattern of the file's path."""
