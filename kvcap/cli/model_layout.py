@@ -13,6 +13,7 @@ from kvcap.cli.pool_layout import pool_parts, pool_to_dict
 from kvcap.cli.writer import Column, Layout, Table
 from kvcap.errors import UsageError
 from kvcap.models import LAYOUTS, model_bytes
+from kvcap.models.memory import CacheMemory
 from kvcap.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from kvcap.models.pools import SglangPool, VllmPool
 
 _LENGTHS: Final = (1024, 8192, 65536)
+_GIB: Final = 1024**3
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,10 @@ class ModelAnswer:
         The bytes asked for.
     tokens
         The length of a sequence that was asked for; None takes some that tell the model.
-    pool, memory_bytes
-        What an engine makes of it, and of how much memory; None where that was not asked.
+    pool
+        What an engine makes of it; None where that was not asked.
+    memory
+        Bytes of its cache on one GPU, or the terms that leave them; None where no one said.
     calibration
         What an engine's start-up lines measure of it; None without any.
     """
@@ -41,8 +45,13 @@ class ModelAnswer:
     cost: ModelBytes
     tokens: int | None = None
     pool: VllmPool | SglangPool | None = None
-    memory_bytes: int | None = None
+    memory: CacheMemory | int | None = None
     calibration: Calibration | None = None
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Bytes of the cache on one GPU."""
+        return self.memory.left_bytes if isinstance(self.memory, CacheMemory) else self.memory
 
 
 def _parts(answer: ModelAnswer) -> Iterator[str | Table]:
@@ -74,11 +83,27 @@ def _parts(answer: ModelAnswer) -> Iterator[str | Table]:
         totals,
     )
     yield from (f"{layout}: {reason}" for layout, reason in refused.items())
+    if isinstance(answer.memory, CacheMemory):
+        yield ""
+        yield from _memory_parts(answer.memory)
     if answer.pool is not None:
         yield ""
         yield from pool_parts(answer.pool, answer.memory_bytes)
     if answer.calibration is not None:
         yield from _calibration_parts(answer.calibration)
+
+
+def _memory_parts(memory: CacheMemory) -> Iterator[str | Table]:
+    yield Table(
+        (
+            Column("memory of one GPU", lambda term: term.name, is_text=True),
+            Column("known by", lambda term: term.basis, is_text=True),
+            Column("GiB", lambda term: f"{term.size_bytes / _GIB:,.2f}"),
+        ),
+        memory.terms,
+    )
+    typical = ", as such terms typically are" if memory.is_typical else ""
+    yield f"left for the cache: {memory.left_bytes / _GIB:,.2f} GiB{typical}"
 
 
 def _calibration_parts(found: Calibration) -> Iterator[str]:
@@ -181,6 +206,11 @@ def _to_dict(answer: ModelAnswer) -> dict[str, Any]:
         ],
         "refused_layouts": refused,
         **({} if answer.pool is None else pool_to_dict(answer.pool, answer.memory_bytes)),
+        **(
+            {"memory_terms": [dataclasses.asdict(term) for term in answer.memory.terms]}
+            if isinstance(answer.memory, CacheMemory)
+            else {}
+        ),
         **({} if answer.calibration is None else {"calibration": _calibration_to_dict(answer.calibration)}),
     }
 

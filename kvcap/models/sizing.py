@@ -239,8 +239,12 @@ def _notes(
     if options.counts_draft_layers and groups == attention.groups(include_draft=False):
         notes.append("no draft layers with a cache of their own are known for this model")
     sparse = any(isinstance(group, LatentGroup) and group.sparse and not group.packed for group in groups)
-    if sparse and options.layout != "logical" and kv_precision == "fp8_int8" and not options.sparse_backend:
-        notes.append("fp8 rows as FlashMLA packs them; other sparse backends keep plain ones")
+    if sparse and options.layout != "logical" and kv_precision == "fp8_int8":
+        notes.append(
+            f"fp8 rows as {options.sparse_backend} keeps them"
+            if options.sparse_backend
+            else "fp8 rows as FlashMLA packs them; other sparse backends keep plain ones"
+        )
     sharing = sum(group.sharing_layers for group in groups if isinstance(group, IndexGroup))
     if sharing and options.layout == "sglang":
         notes.append(

@@ -14,7 +14,13 @@ from kvcap.cli.options import (
     whole_number,
 )
 from kvcap.cli.options.model import start_up_text
-from kvcap.cli.options.pools import add_pool_options, sglang_options, vllm_options
+from kvcap.cli.options.pools import (
+    add_memory_options,
+    add_pool_options,
+    cache_memory,
+    sglang_options,
+    vllm_options,
+)
 
 if TYPE_CHECKING:
     from kvcap.models import Model, ModelBytesOptions
@@ -44,9 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["vllm", "sglang"],
         help="show what this engine makes of the model: groups of layers, blocks, and what it prints",
     )
-    engine.add_argument(
-        "--memory", metavar="SIZE", help="memory of the cache on one GPU, such as 47.4GiB (with --engine)"
-    )
+    add_memory_options(engine)
     engine.add_argument(
         "--calibrate",
         metavar="LINES",
@@ -64,10 +68,7 @@ def run(args: argparse.Namespace) -> int:
     from kvcap.cli.writer import text_output, write
     from kvcap.errors import UsageError
     from kvcap.models import calibration, known_models, model_bytes, read_start_up, resolve_model
-    from kvcap.units import parse_size_bytes
 
-    if args.memory is not None and args.engine is None:
-        raise UsageError("--memory needs --engine vllm or sglang, whose pools it fills")
     if args.calibrate is not None and args.model is None:
         raise UsageError("--calibrate needs a MODEL, against whose pools it holds the lines")
     if args.model is None:
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         else calibration(model, deployment, start_up, vllm_options(args), sglang_options(args))
     )
     pool = _pool(args, model, deployment)
-    memory = None if args.memory is None else parse_size_bytes(args.memory, "--memory")
+    memory = cache_memory(args, model, deployment)
     with text_output(args.output, force=args.force) as stream:
         write(MODEL, ModelAnswer(cost, args.tokens, pool, memory, found), args.format, stream)
     return 0

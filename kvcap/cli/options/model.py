@@ -161,7 +161,7 @@ def model_bytes_options(args: argparse.Namespace) -> ModelBytesOptions:
         dp_attention=args.dp_attention,
         scope=args.scope,
         dcp=args.dcp,
-        sparse_backend=args.sparse_backend,
+        sparse_backend=args.sparse_backend or _gpu_backend(args),
         unquantized_layers=args.kv_unquantized_layers,
         num_speculative_tokens=args.num_speculative_tokens,
         engine_version=args.engine_version,
@@ -173,6 +173,15 @@ def _engine_layout(args: argparse.Namespace) -> str:
 
     engine = getattr(args, "engine", None)
     return engine if engine in LAYOUTS else "logical"
+
+
+def _gpu_backend(args: argparse.Namespace) -> str | None:
+    gpu = getattr(args, "gpu", None)
+    if gpu is None or args.engine is None:
+        return None
+    from kvcap.models.hardware import default_sparse_backend, find_gpu
+
+    return default_sparse_backend(find_gpu(gpu), args.engine)
 
 
 def given_bytes_per_token(args: argparse.Namespace) -> Fraction | None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 from kvcap.cli.options.values import whole_number
 
 if TYPE_CHECKING:
+    from kvcap.models import Model, ModelBytesOptions
+    from kvcap.models.memory import Basis, CacheMemory, MemoryOptions
     from kvcap.models.pools import SglangOptions, VllmOptions
 
 
@@ -74,6 +77,90 @@ def add_pool_options(group: argparse._ActionsContainer) -> None:
         metavar="N",
         help="sglang: requests for which DeepSeek V4's states are reserved (default: its estimate)",
     )
+
+
+def add_memory_options(group: argparse._ActionsContainer) -> None:
+    """Add what says the memory of the cache on one GPU; :func:`cache_memory` computes it."""
+    group.add_argument("--memory", metavar="SIZE", help="memory of the cache on one GPU, such as 47.4GiB")
+    group.add_argument(
+        "--gpu", metavar="NAME", help="take the memory that this GPU leaves, such as h100, b200 or mi355x"
+    )
+    group.add_argument(
+        "--weights",
+        metavar="SIZE|PRECISION",
+        help="with --gpu: weights of a replica, or a precision in which they are known (default: any)",
+    )
+    group.add_argument(
+        "--memory-utilization",
+        metavar="R",
+        help="with --gpu: --gpu-memory-utilization or --mem-fraction-static (default: the engine's)",
+    )
+    group.add_argument(
+        "--reserve",
+        metavar="SIZE",
+        help="with --gpu: what running takes beside weights and cache (default: typical or by formula)",
+    )
+
+
+def cache_memory(
+    args: argparse.Namespace, model: Model, deployment: ModelBytesOptions
+) -> CacheMemory | int | None:
+    """Return the memory of the cache in bytes as given, or what a GPU leaves, term by term.
+
+    Raises
+    ------
+    UsageError
+        If the options contradict each other, or nothing is left.
+    ModelError
+        If the GPU or the model's weights are not known.
+    """
+    from kvcap.errors import UsageError
+    from kvcap.units import parse_size_bytes
+
+    given = [name for name in ("--memory", "--gpu") if getattr(args, name[2:]) is not None]
+    if given and args.engine is None:
+        raise UsageError(f"{given[0]} needs --engine vllm or sglang, whose pools it fills")
+    if len(given) > 1:
+        raise UsageError("--memory and --gpu both say the memory of the cache, expected one of them")
+    if args.memory is not None:
+        return parse_size_bytes(args.memory, "--memory")
+    beside = [
+        name for name in ("weights", "memory_utilization", "reserve") if getattr(args, name) is not None
+    ]
+    if args.gpu is None:
+        if beside:
+            raise UsageError(f"--{beside[0].replace('_', '-')} needs --gpu, of whose memory it is a part")
+        return None
+    from kvcap.models.groups import LatentGroup
+    from kvcap.models.hardware import find_gpu
+    from kvcap.models.memory import sglang_memory, vllm_memory
+
+    gpu, options = find_gpu(args.gpu), _memory_options(args, model)
+    if args.engine == "vllm":
+        return vllm_memory(gpu, deployment, options)
+    latent = any(isinstance(group, LatentGroup) for group in model.attention.groups(include_draft=False))
+    return sglang_memory(gpu, deployment, options, latent=latent)
+
+
+def _memory_options(args: argparse.Namespace, model: Model) -> MemoryOptions:
+    from kvcap.models.hardware import find_weights, weights
+    from kvcap.models.memory import MemoryOptions
+    from kvcap.units import parse_number, parse_size_bytes
+
+    known = [entry for entry in weights() if entry.model == model.id]
+    utilization = args.memory_utilization
+    settings = MemoryOptions(
+        weights_bytes=0,
+        experts=any(entry.experts for entry in known),
+        utilization=None if utilization is None else parse_number(utilization, "--memory-utilization"),
+        reserve_bytes=None if args.reserve is None else parse_size_bytes(args.reserve, "--reserve"),
+        step_tokens=args.max_num_batched_tokens if args.engine == "vllm" else None,
+    )
+    if args.weights is not None and args.weights[0].isdigit():
+        return replace(settings, weights_bytes=parse_size_bytes(args.weights, "--weights"))
+    found = find_weights(model.id, args.weights)
+    size = int(found.weights_gib * 1024**3)
+    return replace(settings, weights_bytes=size, weights_basis=cast("Basis", found.basis))
 
 
 def vllm_options(args: argparse.Namespace) -> VllmOptions:
