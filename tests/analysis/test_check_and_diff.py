@@ -74,3 +74,27 @@ def test_values_stand_on_their_own_side() -> None:
     assert (rows["ceiling, blocks"].a, rows["ceiling, blocks"].b) == (0.5, 0.25)
     assert (rows["block hit rate at 3 GiB"].a, rows["block hit rate at 3 GiB"].b) == (0.5, 0.25)
     assert rows["required capacity, p99"].a == 3 << 30
+
+
+@pytest.mark.parametrize(
+    "other", [{}, {"max_capacity": "2GiB"}, {"max_capacity": "2GiB", "bytes_per_token": None}]
+)
+def test_runs_of_unequal_grids_and_bounds_are_compared_where_both_know(other: dict[str, object]) -> None:
+    if other.get("bytes_per_token", True) is None:
+        other = {**other, "max_capacity": "2blocks"}
+    with replayed(REQUESTS, capacities="1GiB,2GiB,3GiB") as a, replayed(REQUESTS, **other) as b:
+        there, back = diff(a, b), diff(b, a)
+    assert [row.name for row in there.rows] == [row.name for row in back.rows]
+    rates = [row for row in there.rows if row.name.startswith("block hit rate at")]
+    assert rates
+    assert all(row.a == row.b for row in rates)
+    assert ("max_capacity_blocks" in there.definitions) == ("max_capacity" in other)
+    if "max_capacity" in other:
+        # A bound is where two runs can be compared last.
+        assert rates[-1].name in ("block hit rate at 2 GiB", "block hit rate at 8 tokens")
+        assert rates[-1].a == pytest.approx(1 / 6)
+
+
+def test_rules_that_differ_are_named() -> None:
+    with replayed(REQUESTS) as a, replayed(REQUESTS, compute_last_token=True) as b:
+        assert diff(a, b).definitions == {"compute_last_token": (False, True)}

@@ -1,4 +1,7 @@
-"""Every question, in every form, of every kind of run: it is answered, or refused for the reason listed."""
+"""Every question, in every form, of every kind of run: it is answered, or refused for the reason listed.
+
+What arrays say of a run is what the queries say of it.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,24 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import NoReturn
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from kinds_of_run import AGES, BYTES, EVERY_REUSE, KINDS, MEASURED_BLOCKS, ONE_STREAM, POLICIES, Kind
 
 import kvcap
+from kvcap.analysis.figures import load_figures
 from kvcap.cli import main
 from kvcap.cli.layouts import ROWS
 from kvcap.cli.writer import write
 from kvcap.errors import KvcapError
 from kvcap.queries import NamedQuery, list_queries
+
+PERCENTS = (1, 10, 25, 50, 90, 99, 99.9, 100)
 
 REASONS = {
     EVERY_REUSE: "this takes every reuse: replay without engine rules and without --max-capacity",
@@ -166,6 +174,38 @@ def test_a_query_is_answered_or_refused_for_a_reason(
         stream = io.StringIO()
         write(ROWS, table, form, stream)
         CHECKS[form](stream.getvalue(), tmp_path)
+
+
+def test_figures_are_those_of_the_queries(results: kvcap.Results) -> None:
+    figures = load_figures(results)
+    bound = results.run.bound_blocks
+    top = results.run.distinct_blocks + 2 if bound is None else bound
+    capacities = np.unique(np.linspace(0, top, 25).astype(np.int64))
+    rows = results.query("hit_rate_curve", capacities_blocks=capacities.tolist()).to_pylist()
+    together = [row for row in rows if row["pool"] is None]
+    found = zip(capacities.tolist(), *(hits.tolist() for hits in figures.hits_at(capacities)), strict=True)
+    assert list(found) == [(row["capacity_blocks"], row["hit_blocks"], row["hit_tokens"]) for row in together]
+    for capacity in capacities[:: 1 + len(capacities) // 3].tolist():
+        by_request = results.sql("FROM request_hits($c) ORDER BY request_id", {"c": str(capacity)})
+        hit_blocks, hit_tokens = figures.request_hits(capacity)
+        assert hit_blocks.tolist() == by_request["hit_blocks"].to_pylist()
+        assert hit_tokens.tolist() == by_request["hit_tokens"].to_pylist()
+
+    (totals,) = (row for row in results.query("totals").to_pylist() if row["pool"] is None)
+    assert figures.total_blocks == totals["blocks"]
+    assert figures.total_input_tokens == totals["input_tokens"]
+    assert figures.total_ceiling_blocks == totals["ceiling_blocks"]
+
+    required = results.query("capacity_percentiles", percents=list(PERCENTS)).to_pylist()
+    samples = [row for row in required if row["pool"] is None and row["sample"] == "samples"]
+    for row in samples:
+        assert figures.percentile(Fraction(str(row["percent"])) / 100) == row["required_blocks"]
+
+    for row in results.query("capacity_for_hit_rate", percents=list(PERCENTS)).to_pylist():
+        if row["pool"] is None:
+            share = Fraction(str(row["percent"])) / 100
+            assert figures.capacity_for_ceiling_share(share) == row["capacity_blocks"]
+            assert figures.hits(row["capacity_blocks"])[0] == row["hit_blocks"]
 
 
 def is_table(out: str, file: Path) -> None:

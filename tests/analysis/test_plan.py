@@ -228,3 +228,25 @@ def test_a_rate_is_at_most_1() -> None:
 
 def test_the_speed_up_is_capped() -> None:
     assert (speed_up(0.0), speed_up(0.75), speed_up(1.0)) == (1.0, 4.0, 1000.0)
+
+
+@pytest.mark.parametrize(
+    "text", ["request-p99", "request-p99.9", "ceiling-share 33.333333", "hit-rate 0.1234567", "hit-rate 1"]
+)
+def test_a_goal_is_said_as_it_is_given(text: str) -> None:
+    assert parse_goal(text).text == text
+
+
+def test_a_step_beyond_what_a_run_knows_has_no_worth() -> None:
+    requests = [[i % 9] for i in range(90)]
+    options = PlanOptions(
+        parse_goal("ceiling-share 1"),
+        (parse_tier("a=3GiB"),),
+        step=parse_capacity("2GiB"),
+        prefill_tokens_per_second=Fraction(5),
+    )
+    for bound, known in (("4GiB", False), ("5GiB", True)):
+        with replayed(requests, seconds=range(90), max_capacity=bound) as results:
+            (tier,) = plan(results, options).tier_steps
+        worth = (tier.next_hit_tokens, tier.next_gpu_hours_per_day)
+        assert worth == ((0, 0.0) if known else (None, None))

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
 import oracles
 import pytest
 from hypothesis import given
 from replayed import replayed
 from strategies import prefix_forests
 
+from kvcap.analysis.bootstrap import Interval
 from kvcap.analysis.figures import load_figures
-from kvcap.analysis.plan_options import DEFAULT_GOAL
-from kvcap.analysis.plan_trust import PREFIX_PERCENTS, Trust, assess, cut_off_share
+from kvcap.analysis.plan import plan
+from kvcap.analysis.plan_options import DEFAULT_GOAL, PlanOptions, parse_goal
+from kvcap.analysis.plan_trust import (
+    PREFIX_PERCENTS,
+    PrefixRow,
+    Trust,
+    _doubts,
+    _inverse,
+    assess,
+    cut_off_share,
+)
 
 some_requests = prefix_forests().filter(any)
 
@@ -85,12 +96,95 @@ def test_growing_traffic_is_doubted() -> None:
 
 @pytest.mark.parametrize("goal", ["ceiling-share 90", "hit-rate 0.3"])
 def test_the_interval_of_a_planned_capacity_holds_it(goal: str) -> None:
-    from kvcap.analysis.plan import plan
-    from kvcap.analysis.plan_options import PlanOptions, parse_goal
-
     requests = [[(i * i) % 17, i % 5] for i in range(400)]
     with replayed(requests) as results:
         planned = plan(results, PlanOptions(goal=parse_goal(goal)))
     found = planned.trust.goal_blocks
     assert found.value == planned.at_goal.capacity_blocks
     assert found.low <= found.value <= found.high
+
+
+@pytest.mark.parametrize("order", ["tail-first", "head-first"])
+@given(requests=some_requests)
+def test_hit_rates_at_the_planned_capacity_are_those_of_a_cache_of_that_size(
+    order: str, requests: list[list[int]]
+) -> None:
+    blocks = oracles.chained(requests)
+    total = sum(map(len, blocks))
+    with replayed(requests, touch_order=order) as results:
+        figures = load_figures(results)
+        for capacity in range(results.run.distinct_blocks + 1):
+            rate = sum(oracles.lru_hits(blocks, capacity, order)) / total if capacity else 0
+            found = assess(figures, DEFAULT_GOAL, capacity)
+            assert found.block_hit_rate.value == found.token_hit_rate.value == rate
+
+
+def test_a_capacity_between_two_of_the_grid_is_interpolated() -> None:
+    grid = np.array([0, 10, 20, 40])
+    hits = np.array([[0.0, 5.0, 20.0, 20.0]] * 7)
+    needed = np.array([0.0, 2.5, 5.0, 12.5, 20.0, 25.0, 17.0])
+    assert _inverse(grid, hits, needed).tolist() == [0, 5, 10, 15, 20, 40, 18]
+
+
+@pytest.mark.parametrize(
+    ("half", "whole", "cut_off", "interval", "doubt"),
+    [
+        ((0.96, 95), (1.0, 100), 0.05, (2, 3), None),
+        ((1.04, 105), (1.0, 100), None, (0, 1), None),
+        (
+            (0.94, 95),
+            (1.0, 100),
+            0.0,
+            (2, 3),
+            "the ceiling still moves (94.0 % at half the trace, 100.0 % now)",
+        ),
+        (
+            (1.06, 95),
+            (1.0, 100),
+            0.0,
+            (2, 3),
+            "the ceiling still moves (106.0 % at half the trace, 100.0 % now)",
+        ),
+        ((1.0, 80), (1.0, 100), 0.0, (2, 3), "the p99 still moves (now 1.2 times that at half the trace)"),
+        ((1.0, 0), (1.0, 100), 0.0, (2, 3), "the p99 still moves (now far from that at half the trace)"),
+        (
+            (1.0, 100),
+            (1.0, 100),
+            0.06,
+            (2, 3),
+            "about 6 % of reuse lies before the trace begins (log for longer)",
+        ),
+        (
+            (1.0, 100),
+            (1.0, 100),
+            0.0,
+            (2, 4),
+            "the p99 is uncertain (plan for the upper end of its interval)",
+        ),
+        (
+            (1.0, 100),
+            (1.0, 100),
+            0.0,
+            (0, 2),
+            "the p99 is uncertain (plan for the upper end of its interval)",
+        ),
+    ],
+)
+def test_a_doubt_is_said_from_its_threshold_on(
+    half: tuple[float, int],
+    whole: tuple[float, int],
+    cut_off: float | None,
+    interval: tuple[float, float],
+    doubt: str | None,
+) -> None:
+    rows = tuple(PrefixRow(percent, 1, *(whole if percent > 50 else half)) for percent in PREFIX_PERCENTS)
+    with replayed([[1], [1]], seconds=[0, 1]) as results:
+        found = _doubts(load_figures(results), rows, cut_off, Interval(interval[0], *interval))
+    assert found == ([] if doubt is None else [doubt])
+
+
+def test_what_a_bound_hides_is_doubted() -> None:
+    requests = [[i % 9] for i in range(90)]
+    doubt = "reuse beyond the --max-capacity of the replay is unknown (not in the ceiling)"
+    assert doubt in trust(requests, max_capacity="4GiB").doubts
+    assert doubt not in trust(requests, max_capacity="4TiB").doubts

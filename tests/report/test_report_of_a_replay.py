@@ -109,6 +109,45 @@ def test_a_bounded_replay_claims_nothing_beyond_its_bound() -> None:
     assert any("--max-capacity" in words for words in page.answer)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"compute_last_token": True},
+        {"max_capacity": "4GiB"},
+        {"seconds": [(37 * i) % 2000 for i in range(200)]},
+    ],
+)
+def test_a_working_set_that_is_unknown_is_left_out(options: dict[str, object]) -> None:
+    with replayed(REQUESTS, **{"seconds": range(0, 2000, 10), **options}) as results:
+        (section,) = (one for one in report(results).sections if one.title == "Over time")
+    assert "Working set" not in {chart.title for chart in section.charts}
+    assert "working set" not in section.words
+    assert len(section.charts) == 2
+
+
+def test_a_bounded_curve_ends_at_the_bound() -> None:
+    with replayed(REQUESTS, max_capacity="20GiB") as results:
+        chart = report(results).sections[0].charts[0]
+    assert isinstance(chart, LineChart)
+    assert chart.x.high == chart.series[0].points[-1][0] == 20 << 30
+
+
+def test_windows_are_called_by_their_length() -> None:
+    options = PlanOptions(tiers=TIERS.tiers, window_seconds=30)
+    with replayed(REQUESTS, seconds=range(200)) as results:
+        (section,) = (one for one in report(results, options).sections if one.title == "Tiers")
+    assert "windows of 30 s" in section.words
+
+
+def test_sessions_under_rules_are_those_of_most_hits() -> None:
+    columns = {"session_id": [str(i % 9) for i in range(200)]}
+    with replayed(REQUESTS, columns=columns, compute_last_token=True) as results:
+        (section,) = (one for one in report(results).sections if one.title == "Top sessions")
+    assert section.words.startswith("The sessions with most of the hits of a cache of")
+    assert section.table is not None
+    assert "Holds" not in (section.table.headers or [])
+
+
 def test_the_command_writes_one_file_that_asks_for_nothing(tmp_path: Path) -> None:
     log = Path(__file__).parents[2] / "sample_traces" / "rag.hash_ids.jsonl.gz"
     results, page = tmp_path / "results", tmp_path / "report.html"

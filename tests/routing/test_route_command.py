@@ -85,6 +85,16 @@ def test_every_policy_hits_what_instances_simulated_one_by_one_hit(
         assert (row.held_blocks, row.different_held_blocks) == plain.held(chained, instances, size, order)
         copies = {(i, block) for r, i in zip(chained, instances, strict=True) for block in r}
         assert row.distinct_blocks == len(copies)
+        looked_up = sum(map(len, requests))
+        assert row.block_hit_rate == (sum(hits) / looked_up if looked_up else None)
+        assert row.token_hit_rate == sum(hit_tokens) / sum(weights)
+        assert row.ceiling_block_hit_rate == ((looked_up - len(copies)) / looked_up if looked_up else None)
+        for peak, values in (
+            (row.requests_peak, [instance.requests for instance in row.per_instance]),
+            (row.input_tokens_peak, [instance.input_tokens for instance in row.per_instance]),
+            (row.computed_tokens_peak, [instance.computed_tokens for instance in row.per_instance]),
+        ):
+            assert peak == (max(values) * n / sum(values) if sum(values) else None)
         for i, instance in enumerate(row.per_instance):
             own = [r for r in range(len(requests)) if instances[r] == i]
             assert instance.requests == len(own)
