@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import heapq
 import json
-from typing import TYPE_CHECKING, Final
+from contextlib import ExitStack, contextmanager
+from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from kvcap.synth.draws import Draws
 from kvcap.synth.encoders import Encoder, HashIds, TokenIds
 from kvcap.synth.openai import OpenAIRequests
-from kvcap.synth.output import open_output
 from kvcap.synth.sessions import SESSIONS, Request, World
+from kvcap.writing import written_beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,7 +85,7 @@ def write_trace(
         If the file exists and ``force`` is not given.
     """
     requests = size_bytes = 0
-    with open_output(path, force=force) as output:
+    with _open_output(path, force=force) as output:
         for line in generate_lines(options):
             output.write(line)
             requests += 1
@@ -116,3 +118,38 @@ def _requests(world: World) -> Iterator[tuple[int, int, Request]]:
         yield timestamp_ms, session, request
         left -= 1
         heapq.heappush(waiting, (timestamp_ms + request.pause_ms, session, steps))
+
+
+class _ByteSink(Protocol):
+    """What bytes are written to."""
+
+    def write(self, data: bytes, /) -> object:
+        """Write bytes."""
+        ...
+
+
+@contextmanager
+def _open_output(path: Path, *, force: bool) -> Iterator[_ByteSink]:
+    """Open a file for writing, compressed if its name ends in ``.gz`` or ``.zst``.
+
+    Gzip files carry no time and no name, so that equal content gives equal bytes.
+
+    Raises
+    ------
+    UsageError
+        As :func:`kvcap.writing.check_new`.
+    """
+    with written_beside(path, force=force) as beside, ExitStack() as stack:
+        raw = stack.enter_context(beside.open("wb"))
+        yield _compressed(raw, path.suffix, stack)
+
+
+def _compressed(raw: IO[bytes], suffix: str, stack: ExitStack) -> _ByteSink:
+    if suffix == ".gz":
+        return stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0))
+    if suffix == ".zst":
+        import pyarrow as pa
+
+        sink: _ByteSink = stack.enter_context(pa.CompressedOutputStream(raw, "zstd"))
+        return sink
+    return raw

@@ -114,3 +114,42 @@ def test_an_answer_fits_the_terminal_and_shows_every_number(
         assert "…" not in shown
         whole = " ".join(shown.split())
         assert [number for number in numbers if f" {number} " not in f" {whole} "] == []
+
+
+def test_csv_of_a_log_runs_nothing_in_a_spreadsheet_unless_it_is_raw(
+    asked_in: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(asked_in)
+    asked = ("SELECT DISTINCT pool, -1 AS below FROM requests", ANSWERS["replay of pools"])
+    for argv in (["sql", "pools", asked[0], "--format", "csv"], [*asked[1], "--format", "csv"]):
+        for raw, shown in (([], "'=1+1"), (["--raw"], "=1+1")):
+            assert main([*argv, *raw]) == 0
+            cells = {row.split(",")[0] for row in capsys.readouterr().out.splitlines()}
+            assert shown in cells
+            assert len({"=1+1", "'=1+1"} & cells) == 1
+
+
+def test_an_error_shows_names_as_escapes(
+    asked_in: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(asked_in)
+    for argv, code in ((["replay", "no\x1b[31m\x07.jsonl"], 1), (["replay", "log.jsonl", "--no\x1b[2J"], 2)):
+        assert main(argv) == code
+        error = capsys.readouterr().err
+        assert error.startswith("kvcap: error: ")
+        assert all(line.isprintable() for line in error.splitlines())
+        assert "\\x1b" in error
+
+
+def test_one_page_of_html_shows_every_cell_of_the_table(
+    asked_in: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(asked_in)
+    for argv in ANSWERS.values():
+        if argv[0] == "formats" or "--list" in argv:
+            continue
+        assert main(argv) == 0
+        numbers = re.findall(r"(?<!\S)\d[\d,.]*(?!\S)", capsys.readouterr().out)
+        assert main([*argv, "--format", "html"]) == 0
+        page = re.sub(r"<[^>]*>", " ", capsys.readouterr().out)
+        assert set(numbers) <= set(page.split())
