@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from kvcap.errors import RecordError
 from kvcap.formats.base import MAX_EXAMPLES, ReadReport
+from kvcap.formats.block_size import InferredSize
 from kvcap.formats.columns import KeptColumn, list_array
 from kvcap.formats.dialect import Dialect
 from kvcap.formats.fields import NamedFields
@@ -51,6 +53,8 @@ class Assembler:
         The kept columns.
     named
         The fields that the user named.
+    inferred
+        The block size where neither records nor options give one.
     """
 
     def __init__(
@@ -61,11 +65,15 @@ class Assembler:
         unit: TimestampUnit,
         kept: Sequence[KeptColumn],
         named: NamedFields,
+        inferred: InferredSize | None = None,
     ) -> None:
         self.kind: TraceKind = dialect.kind
         self.schema = trace_schema(dialect.kind, tuple(column.field for column in kept))
         self.report = report
         self._dialect = dialect
+        if inferred is not None:
+            options = replace(options, block_size=inferred.size)
+        self._inferred = inferred
         self._options = options
         self._unit = unit
         self._kept = tuple(kept)
@@ -82,6 +90,7 @@ class Assembler:
         self._last_us: int | None = None
         self._n_requests = 0
         self._partial_ceil = self._partial_floor = 0
+        self._fitting = self._weighed = 0
         self._remarks: Counter[str] = Counter()
         self._clear()
 
@@ -337,6 +346,8 @@ class Assembler:
         length = np.array([rows[index].input_length for index in plain], dtype=np.int64)
         size = np.array([rows[index].block_size for index in plain], dtype=np.int64)
         full, partial = length // np.maximum(size, 1), length % np.maximum(size, 1) > 0
+        self._fitting += int(np.count_nonzero((count == full) | (count == full + partial)))
+        self._weighed += count.size
         self.report.overfull_requests += int(np.count_nonzero(count > full + partial))
         self.report.underfull_requests += int(np.count_nonzero(count < full + partial))
         self._partial_ceil += int(np.count_nonzero(partial & (count == full + 1)))
@@ -344,6 +355,12 @@ class Assembler:
 
     def finish(self) -> None:
         """Say what only the whole log shows."""
+        if self._inferred is not None:
+            requests = f"{self._weighed:,} requests"
+            who = f"all {requests}" if self._fitting == self._weighed else f"{self._fitting:,} of {requests}"
+            self.report.notice(
+                f"blocks of {self._inferred.size:,} tokens, {self._inferred.reason.format(who)}"
+            )
         for remark, count in self._remarks.items():
             self.report.notice(f"{count:,} {remark}")
         if self._partial_floor and not self._partial_ceil:

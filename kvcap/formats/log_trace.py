@@ -12,6 +12,7 @@ import pyarrow as pa
 from kvcap.errors import EmptyTraceError, UsageError
 from kvcap.formats.assemble import Assembler, is_ordered_by_time
 from kvcap.formats.base import ReadReport
+from kvcap.formats.block_size import check_block_size, infer_block_size
 from kvcap.formats.columns import kept_columns
 from kvcap.formats.detect import detect
 from kvcap.formats.dialect import Dialect
@@ -76,7 +77,13 @@ class LogTrace:
         if options.fields.time is not None:
             times = [taken[named.paths.index(options.fields.time)] for taken in values]
         unit = self._unit(dialect, [time for time in times if time is not None])
-        self._assembler = Assembler(dialect, options, self.report, unit, kept, named)
+        inferred = None
+        if dialect.kind == "hash_ids" and all(row.block_size is None for row in rows):
+            if options.block_size is not None:
+                check_block_size(rows, options.block_size, dialect.usual_block_size)
+            else:
+                inferred = infer_block_size(rows, dialect.usual_block_size)
+        self._assembler = Assembler(dialect, options, self.report, unit, kept, named, inferred)
         self._dialect = dialect
         self._batches: Iterator[pa.RecordBatch] | None = None
 
