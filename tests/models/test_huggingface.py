@@ -325,3 +325,59 @@ def test_falcon_h1_has_attention_and_mamba_in_every_layer(read: Any) -> None:
     }
     attention = read(config).attention
     assert (attention.full_layers, attention.mamba_layers, attention.mamba_head_dim) == (32, 32, 64)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "dropped"),
+    [
+        (
+            "nemotron-3-super",
+            {"layers_block_type": (["mamba", "moe"] * 5 + ["attention"]) * 8, "num_nextn_predict_layers": 1},
+            ("hybrid_override_pattern", "num_hidden_layers"),
+        ),
+        (
+            "kimi-linear-48b-a3b",
+            {
+                "layer_types": [
+                    "full_attention" if n in {4, 8, 12, 16, 20, 24, 27} else "linear_attention"
+                    for n in range(1, 28)
+                ],
+                "linear_head_dim": 128,
+                "linear_num_heads": 32,
+                "linear_conv_kernel_dim": 4,
+            },
+            ("linear_attn_config",),
+        ),
+        (
+            "minimax-text-01",
+            {
+                "layer_types": (["linear_attention"] * 7 + ["full_attention"]) * 10,
+                "block_size": 256,
+                "full_attn_alpha_factor": 1,
+            },
+            ("attn_type_list",),
+        ),
+        ("glm-5.2", {"layer_types": ["indexed_attention"] * 78}, ()),
+        (
+            "gpt-oss-120b",
+            {"per_layer_config": {"0": {"head_dim": 64}}, "max_window_layers": 3},
+            (),
+        ),
+        ("granite-4-h-small", {"attn_layer_indices": [5, 15, 25, 35]}, ("layer_types",)),
+    ],
+)
+def test_newer_names_of_the_same_fields_read_alike(
+    name: str, change: Any, dropped: tuple[str, ...], read: Any
+) -> None:
+    config = {field: value for field, value in CONFIGS[name].items() if field not in dropped}
+    assert read({**config, **change}).attention == resolve_model(name).attention
+
+
+def test_layers_of_one_kind_may_have_shapes_of_their_own(read: Any) -> None:
+    text = {**CONFIGS["gemma-4-e2b"]["text_config"]}
+    del text["global_head_dim"]
+    full = [n for n, kind in enumerate(text["layer_types"]) if kind == "full_attention"]
+    own = {**text, "per_layer_config": {f"{n:02}": {"head_dim": 512} for n in full}}
+    assert read(own).attention == resolve_model("gemma-4-e2b").attention
+    with pytest.raises(ModelError, match=r"per_layer_config has head_dim as \[256, 512\] for layers of one"):
+        read({**text, "per_layer_config": {f"{full[0]:02}": {"head_dim": 512}}})

@@ -24,6 +24,7 @@ _MARKS: Final = (
     ("windowed_mla", ("swa_kv_lora_rank",)),
     ("kda_dsa_mla", ("linear_attn_config", "index_topk")),
     ("kda_mla", ("linear_attn_config",)),
+    ("kda_mla", ("kv_lora_rank", "linear_num_heads")),
     ("dsa_mla", ("kv_lora_rank", "index_topk")),
     ("mla", ("kv_lora_rank",)),
     ("windowed_gqa_conv", ("sconv_kernel_size",)),
@@ -140,7 +141,10 @@ def _kind(fields: Fields) -> str:
     if isinstance(types, list) and "sliding_attention" in types:
         return "windowed_gqa"
     lightning = fields.any("attn_type_list")
+    minimax = str(fields.any("model_type")).startswith("minimax")
     if isinstance(lightning, list) and 0 in lightning:
+        return "lightning_gqa"
+    if isinstance(types, list) and "linear_attention" in types and minimax:
         return "lightning_gqa"
     windows = fields.any("use_sliding_window") is True or has_windows_throughout(fields)
     return "windowed_gqa" if windows else "gqa"

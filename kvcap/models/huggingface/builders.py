@@ -17,9 +17,9 @@ Facts = dict[str, Any]
 def heads(fields: Fields) -> Facts:
     """Read ``gqa``: Llama, Qwen 2.5 and 3, GLM 4, Falcon, Mistral without a window, Command R, MiniMax M2."""
     layers = fields.count("num_hidden_layers")
-    kinds = sorted(set(shapes.layer_kinds(fields, layers)))
-    if set(kinds) - {"full"}:
-        raise fields.error(f"layers are of the kinds {', '.join(kinds)}, expected full attention")
+    kinds = set(shapes.layer_kinds(fields, layers))
+    if kinds - {"full"}:
+        raise fields.error(f"layers are of the kinds {', '.join(sorted(kinds))}, expected full attention")
     head_dim = shapes.head_dim(fields)
     facts = {"layers": layers, "kv_heads": shapes.kv_heads(fields), "head_dim": head_dim}
     if "v_head_dim" in fields:
@@ -37,8 +37,10 @@ def heads(fields: Fields) -> Facts:
 def latent(fields: Fields) -> Facts:
     """Read ``mla``: DeepSeek V2, V3 and R1, Kimi K2."""
     fields.ignore("num_key_value_heads", "v_head_dim", "head_dim")
+    layers = fields.count("num_hidden_layers")
+    shapes.only_full(fields, layers)
     return {
-        "layers": fields.count("num_hidden_layers"),
+        "layers": layers,
         **shapes.latent_dims(fields),
         "draft_layers": shapes.draft_layers(fields),
     }
@@ -91,8 +93,12 @@ def windowed_heads(fields: Fields) -> Facts:
     kinds = shapes.layer_kinds(fields, layers)
     stored = kinds[: layers - fields.count("num_kv_shared_layers", default=0)]
     kv_heads, head_dim = shapes.kv_heads(fields), shapes.head_dim(fields)
-    full_dim = fields.count("global_head_dim", default=head_dim)
-    window_dim = fields.count("swa_head_dim", default=head_dim)
+    full, window = ([n for n, kind in enumerate(kinds) if kind == wanted] for wanted in ("full", "window"))
+    full_dim = shapes.of_layers(fields, full, "head_dim", fields.count("global_head_dim", default=head_dim))
+    full_heads = shapes.of_layers(
+        fields, full, "num_key_value_heads", fields.count("num_global_key_value_heads", default=kv_heads)
+    )
+    window_dim = shapes.of_layers(fields, window, "head_dim", fields.count("swa_head_dim", default=head_dim))
     v_head_dim = fields.count("v_head_dim", default=0)
     windows = fields
     if "attention_other_setting" in fields:
@@ -103,7 +109,7 @@ def windowed_heads(fields: Fields) -> Facts:
     shapes.uncounted_draft(fields)
     return {
         "full_layers": stored.count("full"),
-        "kv_heads": fields.count("num_global_key_value_heads", default=kv_heads),
+        "kv_heads": full_heads,
         "head_dim": full_dim,
         "v_head_dim": v_head_dim or full_dim,
         "window_layers": stored.count("window"),

@@ -25,7 +25,7 @@ _BENIGN_PATTERNS: Final = re.compile(
             r"rope_local_base_freq|use_yarn|yarn_.*",
             r".*(expert|moe|router|routed).*",
             r"hc_.*|mhc|mhc_.*|engram_.*|dspark_.*|candidate_.*",
-            r".*softcap(ping)?|logit.*|logits.*|.*_multiplier|layernorm_.*",
+            r".*softcap(ping)?|logit.*|logits.*|.*_multipliers?|layernorm_.*|.*_(alpha|beta)_factor",
             r".*_bias",
             r"(.*_)?(vision|audio|image|video|visual|multimodal)(_.*)?|(mm|projector)_.*",
         )
@@ -40,7 +40,7 @@ _DEFAULTS: Final[dict[str, dict[str, Any]]] = json.loads(
 
 _SHAPE: Final = re.compile(
     r".*(mamba|ssm|conv_|_conv|linear_|lightning|hybrid|window|sliding|chunk|recurrent|rwkv|retention|retnet"
-    r"|kv_|_kv|key_value|groups?_num|attention_groups|layer_types|layers_block_type|attn_layer|attention_layer"
+    r"|kv_|_kv|key_value|groups?_num|attention_groups|layer_types|layers_block_type|attn_layer|attention_layer|attn_every"
     r"|attn_type|kv_lora|index_head|share|cross_attention|latent|encoder_decoder).*"
 )
 """Fields whose names show that layers keep something else than keys and values of every head."""
@@ -184,7 +184,7 @@ class Fields:
         own = [
             f"{self._prefix}{name}"
             for name, value in self._values.items()
-            if name not in self._read and not is_benign(name, value)
+            if name not in self._read and value not in ({}, []) and not is_benign(name, value)
         ]
         return own + [name for nested in self._nested for name in nested.unread()]
 

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from kvcap.models.huggingface.fields import Fields
 
-_FULL: Final = frozenset({"full_attention", "full", "attention", "deepseek_sparse_attention"})
+_FULL: Final = frozenset(
+    {"full_attention", "full", "attention", "deepseek_sparse_attention", "indexed_attention"}
+)
+_WITHOUT_CACHE: Final = frozenset({"moe", "mlp", "dense", "sparse"})
 _WINDOW: Final = frozenset({"sliding_attention", "sliding", "hybrid_sliding"})
 _LINEAR: Final = frozenset({"linear_attention", "mamba", "mamba2"})
 _CHUNK: Final = frozenset({"chunked_attention"})
@@ -94,7 +97,7 @@ def has_windows_throughout(fields: Fields) -> bool:
 def layer_kinds(fields: Fields, layers: int) -> list[str]:
     """Return the kind of every layer, from whichever field says so; draft layers after the last are cut."""
     if "layer_types" in fields:
-        fields.ignore("sliding_window_pattern", "_sliding_window_pattern")
+        fields.ignore("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers")
         kinds = [_layer_kind(fields, name) for name in fields.items("layer_types")]
     elif "hybrid_layer_pattern" in fields:
         kinds = ["window" if flag else "full" for flag in fields.counts("hybrid_layer_pattern")]
@@ -112,12 +115,45 @@ def layer_kinds(fields: Fields, layers: int) -> list[str]:
         kinds = kinds[:layers]
     if len(kinds) != layers:
         raise fields.error(f"there are {len(kinds)} layer types, expected one for each of {layers} layers")
-    if "use_sliding_window" in fields:
+    if "use_sliding_window" in fields or "layer_types" in fields:
         fields.ignore("use_sliding_window", "max_window_layers")
         if "window" not in kinds:
             fields.ignore("sliding_window")
     fields.ignore("hybrid_block_size")
     return kinds
+
+
+def block_kinds(fields: Fields, name: str) -> list[str]:
+    """Return the kinds of the blocks that keep something, from a list that names feed-forward blocks too."""
+    return [_layer_kind(fields, block) for block in fields.items(name) if block not in _WITHOUT_CACHE]
+
+
+def of_layers(fields: Fields, layers: list[int], name: str, default: int) -> int:
+    """Return a field of some layers, which ``per_layer_config`` may set for them alone.
+
+    Raises
+    ------
+    ModelError
+        If the layers do not agree on it.
+    """
+    own = fields.any("per_layer_config") or {}
+    values = {own.get(str(n), own.get(f"{n:02}", {})).get(name, default) for n in layers} or {default}
+    if len(values) > 1:
+        raise fields.error(f"per_layer_config has {name} as {sorted(values)} for layers of one kind")
+    return int(values.pop())
+
+
+def only_full(fields: Fields, layers: int) -> None:
+    """Check that layer types, where they are given, are those of full attention.
+
+    Raises
+    ------
+    ModelError
+        If some are not.
+    """
+    kinds = set(layer_kinds(fields, layers)) if "layer_types" in fields else {"full"}
+    if kinds - {"full"}:
+        raise fields.error(f"layers are of the kinds {', '.join(sorted(kinds))}, expected full attention")
 
 
 def _window_pattern(fields: Fields) -> int:

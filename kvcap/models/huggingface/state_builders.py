@@ -41,19 +41,12 @@ def gated_delta(fields: Fields) -> Facts:
 
 def mamba_heads(fields: Fields) -> Facts:
     """Read ``mamba_gqa``: Nemotron-H and 3, Granite 4 hybrids, Bamba, Falcon-H1 with both in every layer."""
-    layers = fields.count("num_hidden_layers")
-    if "hybrid_override_pattern" in fields:
-        full, mamba = _nemotron_layers(fields, layers)
-    elif fields.any("model_type") == "falcon_h1":
-        full = mamba = layers
-        fields.ignore("layer_types")
-    else:
-        kinds = shapes.layer_kinds(fields, layers)
-        full, mamba = kinds.count("full"), kinds.count("linear")
+    full, mamba = _mamba_layers(fields)
     fields.ignore(
         "mamba_expand", "expand", "mamba_chunk_size", "chunk_size", "mamba_use_mlp", "mamba_rms_norm"
     )
     fields.ignore("mamba_norm_before_gate", "mamba_hidden_act", "use_mamba_kernels", "time_step_limit")
+    shapes.uncounted_draft(fields)
     heads = fields.count("mamba_n_heads", "mamba_num_heads")
     head_dim = fields.any("mamba_d_head")
     if head_dim == "auto" or (head_dim is None and "mamba_head_dim" not in fields):
@@ -104,6 +97,7 @@ def lightning_heads(fields: Fields) -> Facts:
     """Read ``lightning_gqa``: MiniMax Text 01 and M1."""
     layers = fields.count("num_hidden_layers")
     kinds = shapes.layer_kinds(fields, layers)
+    fields.ignore("block_size")
     return {
         "full_layers": kinds.count("full"),
         "kv_heads": shapes.kv_heads(fields),
@@ -111,6 +105,25 @@ def lightning_heads(fields: Fields) -> Facts:
         "linear_layers": kinds.count("linear"),
         "linear_heads": fields.count("num_attention_heads"),
     }
+
+
+def _mamba_layers(fields: Fields) -> tuple[int, int]:
+    """Return the layers of attention and of Mamba, from whichever field says so."""
+    if "layers_block_type" in fields:
+        kinds = shapes.block_kinds(fields, "layers_block_type")
+        fields.ignore("num_hidden_layers", "mtp_layers_block_type")
+        return kinds.count("full"), kinds.count("linear")
+    layers = fields.count("num_hidden_layers")
+    if "hybrid_override_pattern" in fields:
+        return _nemotron_layers(fields, layers)
+    if "attn_layer_indices" in fields:
+        full = len(set(fields.counts("attn_layer_indices")))
+        return full, layers - full
+    if fields.any("model_type") == "falcon_h1":
+        fields.ignore("layer_types")
+        return layers, layers
+    kinds = shapes.layer_kinds(fields, layers)
+    return kinds.count("full"), kinds.count("linear")
 
 
 def _nemotron_layers(fields: Fields, layers: int) -> tuple[int, int]:
@@ -160,6 +173,17 @@ def kda_sparse_latent(fields: Fields) -> Facts:
 
 def _kda(fields: Fields) -> Facts:
     layers = fields.count("num_hidden_layers")
+    fields.ignore("num_key_value_heads", "v_head_dim", "head_dim")
+    if "linear_attn_config" not in fields:
+        kinds = shapes.layer_kinds(fields, layers)
+        return {
+            "full_layers": kinds.count("full"),
+            **shapes.latent_dims(fields),
+            "kda_layers": kinds.count("linear"),
+            "kda_heads": fields.count("linear_num_heads"),
+            "kda_head_dim": fields.count("linear_head_dim"),
+            "conv_kernel": fields.count("linear_conv_kernel_dim"),
+        }
     linear = fields.object("linear_attn_config")
     linear.ignore("gate_lower_bound", "use_full_rank_gate", "kda_layer_index_base")
     if "kda_layers" in linear:
@@ -170,7 +194,6 @@ def _kda(fields: Fields) -> Facts:
         kda, full = kinds.count("linear"), kinds.count("full")
     if kda + full != layers:
         raise fields.error(f"{kda} KDA and {full} full layers are not the {layers} of num_hidden_layers")
-    fields.ignore("num_key_value_heads", "v_head_dim", "head_dim")
     return {
         "full_layers": full,
         **shapes.latent_dims(fields),
