@@ -12,28 +12,18 @@ from __future__ import annotations
 import html
 import json
 import os
-import re
 import sys
-import textwrap
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
-from itertools import zip_longest
 from typing import Any, Final, TextIO
 
+from kvcap.cli.fitting import escaped, fitted, wrapped
 from kvcap.writing import write_csv, written_beside
 
 FALLBACK_WIDTH: Final = 80
 """Of a terminal that does not say."""
 
-_GAP: Final = 2
-_NARROWEST_TEXT: Final = 12
-_LONGEST_WORD: Final = 24
-"""A longer word, such as a path, may be broken over lines."""
-
-_NUMBER: Final = re.compile(r"(?<=\d) (?=\S)")
-_GLUE: Final = "\u00a0"
 _STYLE: Final = (
     "body{font:15px/1.5 system-ui,sans-serif;margin:2em}p{margin:.2em 0}table{border-collapse:collapse;"
     "margin:1em 0}td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ccc}"
@@ -165,7 +155,7 @@ def print_parts(parts: Iterable[str | Table], stream: TextIO) -> None:
     """Print lines and tables for people, as wide as the terminal at most."""
     width = terminal_width(stream)
     for part in parts:
-        lines = _wrapped(escaped(part), width) if isinstance(part, str) else table_lines(part, width)
+        lines = wrapped(escaped(part), width) if isinstance(part, str) else table_lines(part, width)
         for line in lines:
             print(line, file=stream)
 
@@ -183,133 +173,11 @@ def terminal_width(stream: TextIO) -> int | None:
         return FALLBACK_WIDTH
 
 
-def escaped(text: str) -> str:
-    """Return text with escapes for what a terminal cannot show, or would obey."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
-    )
-
-
 def table_lines(table: Table, width: int | None = None) -> list[str]:
     """Return a table as lines, of at most ``width`` columns where that can be."""
     headers = [escaped(column.header) for column in table.columns]
     rows = [[escaped(column.cell(row)) for column in table.columns] for row in table.rows]
-    return _fitted(headers, rows, [column.is_text for column in table.columns], width)
-
-
-def _fitted(headers: list[str], rows: list[list[str]], is_text: list[bool], width: int | None) -> list[str]:
-    columns = range(len(headers))
-    natural = [max(map(cell_width, (headers[c], *(row[c] for row in rows)))) for c in columns]
-    if width is None or _total(natural) <= width:
-        return _grid(headers, rows, is_text, natural)
-    least = [_least_width(headers[c], [row[c] for row in rows], is_text[c]) for c in columns]
-    if _total(least) <= width:
-        spare = width - _total(least)
-        for c in columns:
-            more = min(spare, natural[c] - least[c])
-            least[c] += more
-            spare -= more
-        return _grid(headers, rows, is_text, least)
-    if len(headers) < 3 or any(_total([least[0], least[c]]) > width for c in columns[1:]):
-        return _stacked(headers, rows, width)
-    first = 1
-    while first + 1 < len(headers) and _total([least[0], *least[1 : first + 2]]) <= width:
-        first += 1
-    begun, others = [*columns[: first + 1]], [0, *columns[first + 1 :]]
-    lines = []
-    for chosen in (begun, others):
-        part = [[row[c] for c in chosen] for row in rows]
-        lines += ["", *_fitted([headers[c] for c in chosen], part, [is_text[c] for c in chosen], width)]
-    return lines[1:]
-
-
-def _least_width(header: str, cells: Sequence[str], is_text: bool) -> int:
-    """Return how narrow a column can be: headers and texts break between words, numbers not at all."""
-    longest = max(map(cell_width, cells), default=0)
-    if is_text:
-        longest = min(
-            longest, max(_NARROWEST_TEXT, min(_LONGEST_WORD, max(map(_longest_word, cells), default=0)))
-        )
-    return max(_longest_word(header), longest)
-
-
-def _longest_word(text: str) -> int:
-    return max(map(cell_width, _glued(text).split(" ")))
-
-
-def _total(widths: Sequence[int]) -> int:
-    return sum(widths) + _GAP * (len(widths) - 1)
-
-
-def _grid(
-    headers: Sequence[str], rows: Sequence[Sequence[str]], is_text: Sequence[bool], widths: Sequence[int]
-) -> list[str]:
-    lines = []
-    for row in [headers, *rows] if any(headers) else rows:
-        broken = [
-            _broken(cell, width) if text or row is headers else [cell]
-            for cell, text, width in zip(row, is_text, widths, strict=True)
-        ]
-        for parts in zip_longest(*broken, fillvalue=""):
-            padded = (
-                part + _blank(width - cell_width(part)) if text else _blank(width - cell_width(part)) + part
-                for part, text, width in zip(parts, is_text, widths, strict=True)
-            )
-            lines.append((" " * _GAP).join(padded).rstrip())
-    return lines
-
-
-def _stacked(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Return a block a row, each cell behind its header."""
-    lines: list[str] = []
-    for row in rows:
-        lines += [""] if lines else []
-        for header, cell in zip(headers, row, strict=True):
-            lines += _wrapped(f"{header}: {cell}" if header else cell, width)
-    return lines
-
-
-def cell_width(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        2 if unicodedata.east_asian_width(char) in "WF" else not unicodedata.combining(char) for char in text
-    )
-
-
-def _blank(width: int) -> str:
-    return " " * width
-
-
-def _wrapped(line: str, width: int | None) -> list[str]:
-    """Return a line in lines of at most ``width`` columns, further ones under its beginning."""
-    if width is None or cell_width(line) <= width:
-        return [line]
-    text = line.lstrip(" ")
-    indent = " " * (len(line) - len(text))
-    broken = textwrap.wrap(
-        _glued(text),
-        width,
-        initial_indent=indent,
-        subsequent_indent=f"{indent}  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return [part.replace(_GLUE, " ") for part in broken]
-
-
-def _broken(cell: str, width: int) -> list[str]:
-    if cell_width(cell) <= width:
-        return [cell]
-    return [part.replace(_GLUE, " ") for part in textwrap.wrap(_glued(cell), width, break_on_hyphens=False)]
-
-
-def _glued(text: str) -> str:
-    """Return text in which a number and the word behind it are one word."""
-    return _NUMBER.sub(_GLUE, text)
+    return fitted(headers, rows, [column.is_text for column in table.columns], width)
 
 
 def _as_html(parts: Iterable[str | Table]) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from kvcap.cli import main
-from kvcap.cli.writer import cell_width
+from kvcap.cli.fitting import cell_width
 
 COSTS = ["--prefill-tokens-per-second", "9000", "--gpu-hour", "2.5"]
 TIERS = ["--tier", "hbm=640KiB:30", "--tier", "dram=2GiB:4.5"]

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvcap.cli.fitting import cell_width
 from kvcap.cli.writer import (
     Column,
     Layout,
     Table,
-    cell_width,
     print_parts,
     table_lines,
     text_output,
