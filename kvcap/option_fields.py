@@ -222,7 +222,7 @@ def share(text: str, name: str) -> Fraction:
     """Return a share above 0 and at most 1."""
     found = parse_number(text, name)
     if found > 1:
-        raise UsageError(f"{name} is {text!r}, expected above 0 to 1")
+        raise UsageError(f"{name} is {text!r}, expected a share above 0 and at most 1, such as 0.6")
     return found
 
 

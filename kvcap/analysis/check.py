@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
+from kvcap.analysis.check_options import CheckOptions
 from kvcap.analysis.figures import Figures, load_figures
 from kvcap.errors import UsageError
 from kvcap.queries.capacities import capacity_label, in_blocks, largest_capacity, require_within_bound
@@ -15,31 +16,6 @@ if TYPE_CHECKING:
     from kvcap.queries import Results
 
 P99: Final = Fraction(99, 100)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What must hold; at least one.
-
-    Parameters
-    ----------
-    max_p99
-        Largest p99 of the capacity that requests required.
-    min_hit_rate
-        Smallest block hit rate at ``capacity``.
-    min_token_hit_rate
-        Smallest token hit rate at ``capacity``.
-    capacity
-        Of each pool; None is unlimited storage.
-    min_requests
-        Fewest measured requests: a log that came in short is found out.
-    """
-
-    max_p99: Capacity | None = None
-    min_hit_rate: Fraction | None = None
-    min_token_hit_rate: Fraction | None = None
-    capacity: Capacity | None = None
-    min_requests: int | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +29,7 @@ class Check:
     text: str
 
 
-def check(results: Results, limits: Limits) -> tuple[Check, ...]:
+def check(results: Results, limits: CheckOptions) -> tuple[Check, ...]:
     """Return every limit with what the replay has to say about it.
 
     Raises
@@ -88,7 +64,7 @@ def _p99(figures: Figures, most: Capacity) -> Check:
     return Check("max_p99", found <= limit, found, limit, text)
 
 
-def _hit_rates(figures: Figures, limits: Limits) -> list[Check]:
+def _hit_rates(figures: Figures, limits: CheckOptions) -> list[Check]:
     run = figures.run
     largest = largest_capacity(run)
     blocks = largest.blocks if limits.capacity is None else in_blocks(limits.capacity, run)

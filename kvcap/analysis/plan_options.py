@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal
 
 from kvcap.errors import UsageError
-from kvcap.units import Capacity, decimal_text, parse_capacity, parse_number, parse_percent
+from kvcap.option_fields import option, share, whole_number
+from kvcap.units import Capacity, decimal_text, format_size, parse_capacity, parse_number, parse_percent
 
 GoalKind = Literal["request-percentile", "ceiling-share", "hit-rate"]
-
-DEFAULT_STEP: Final = "100GiB"
-DEFAULT_WINDOW_SECONDS: Final = 60
 
 
 @dataclass(frozen=True)
@@ -65,6 +63,44 @@ class Tier:
     price_per_gib_month: Fraction | None = None
 
 
+def parse_goal(text: str, name: str = "--goal") -> Goal:
+    """Return a goal from ``request-p99``, ``ceiling-share 95`` or ``hit-rate 0.6``.
+
+    Raises
+    ------
+    UsageError
+        If it is none of these.
+    """
+    kind, _, value = text.strip().partition(" ")
+    if kind.startswith("request-p") and not value:
+        percent = kind.removeprefix("request-p")
+        return Goal("request-percentile", parse_percent(percent, f"{name} request-p", zero_allowed=False))
+    if kind == "ceiling-share" and value:
+        return Goal("ceiling-share", parse_percent(value, f"{name} ceiling-share", zero_allowed=False))
+    if kind == "hit-rate" and value:
+        return Goal("hit-rate", share(value, f"{name} hit-rate"))
+    raise UsageError(f"{name} is {text!r}, expected request-p99, ceiling-share 95 or hit-rate 0.6")
+
+
+def parse_tier(text: str, option_name: str = "--tier") -> Tier:
+    """Return a tier from ``NAME=SIZE`` or ``NAME=SIZE:PRICE``, the price per GiB and month.
+
+    Raises
+    ------
+    UsageError
+        If it is not that.
+    """
+    name, equals, rest = text.partition("=")
+    size, colon, price = rest.partition(":")
+    if not name.strip() or not equals:
+        raise UsageError(f"{option_name} is {text!r}, expected NAME=SIZE[:PRICE], such as dram=2TiB:4.5")
+    return Tier(
+        name=name.strip(),
+        size=parse_capacity(size, f"{option_name} {name}"),
+        price_per_gib_month=parse_number(price, f"price of {option_name} {name}") if colon else None,
+    )
+
+
 @dataclass(frozen=True)
 class PlanOptions:
     """What a plan is asked.
@@ -89,63 +125,49 @@ class PlanOptions:
         Length of the windows over which a tier's peak reads are taken.
     """
 
-    goal: Goal = DEFAULT_GOAL
-    tiers: tuple[Tier, ...] = ()
-    inclusive: bool = False
-    prefill_tokens_per_second: Fraction | None = None
-    gpu_hour: Fraction | None = None
-    step: Capacity = field(default_factory=lambda: parse_capacity(DEFAULT_STEP))
-    requests_per_day: Fraction | None = None
-    window_seconds: int = DEFAULT_WINDOW_SECONDS
-
-
-def parse_goal(text: str) -> Goal:
-    """Return a goal from ``request-p99``, ``ceiling-share 95`` or ``hit-rate 0.6``.
-
-    Raises
-    ------
-    UsageError
-        If it is none of these.
-    """
-    name, _, value = text.strip().partition(" ")
-    if name.startswith("request-p") and not value:
-        percent = name.removeprefix("request-p")
-        return Goal("request-percentile", parse_percent(percent, "--goal request-p", zero_allowed=False))
-    if name == "ceiling-share" and value:
-        return Goal("ceiling-share", parse_percent(value, "--goal ceiling-share", zero_allowed=False))
-    if name == "hit-rate" and value:
-        return Goal("hit-rate", parse_rate(value, "--goal hit-rate"))
-    raise UsageError(f"--goal is {text!r}, expected request-p99, ceiling-share 95 or hit-rate 0.6")
-
-
-def parse_rate(text: str, what: str) -> Fraction:
-    """Return a rate above 0 and at most 1, exactly.
-
-    Raises
-    ------
-    UsageError
-        If it is not that.
-    """
-    rate = parse_number(text, what)
-    if rate > 1:
-        raise UsageError(f"{what} is {text!r}, expected a share above 0 and at most 1, such as 0.6")
-    return rate
-
-
-def parse_tier(text: str) -> Tier:
-    """Return a tier from ``NAME=SIZE`` or ``NAME=SIZE:PRICE``, the price per GiB and month.
-
-    Raises
-    ------
-    UsageError
-        If it is not that.
-    """
-    name, equals, rest = text.partition("=")
-    size, colon, price = rest.partition(":")
-    if not name.strip() or not equals:
-        raise UsageError(f"--tier is {text!r}, expected NAME=SIZE[:PRICE], such as dram=2TiB:4.5")
-    return Tier(
-        name=name.strip(),
-        size=parse_capacity(size, f"--tier {name}"),
-        price_per_gib_month=parse_number(price, f"price of --tier {name}") if colon else None,
+    goal: Goal = option(
+        DEFAULT_GOAL,
+        "request-p99 (so many requests reach the run's target; any percentile), ceiling-share 95 (percent of "
+        "the hits of unlimited storage) or hit-rate 0.6 (of blocks) (default: {default})",
+        metavar=("KIND", "VALUE"),
+        parse=parse_goal,
+        show=lambda goal: str(goal.text),
+        form="words",
+    )
+    tiers: tuple[Tier, ...] = option(
+        (),
+        "a tier of storage and its price per GiB and month, the fastest first, such as dram=2TiB:4.5; may be "
+        "given several times",
+        "--tier",
+        metavar="NAME=SIZE[:PRICE]",
+        parse=parse_tier,
+        form="repeated",
+    )
+    inclusive: bool = option(
+        False, "each tier also holds what the tiers above it hold (default: sizes add up)"
+    )
+    prefill_tokens_per_second: Fraction | None = option(
+        None, "prompt tokens that one GPU computes in a second", metavar="N", parse=parse_number
+    )
+    gpu_hour: Fraction | None = option(
+        None, "price of an hour of that GPU, in any currency", metavar="PRICE", parse=parse_number
+    )
+    step: Capacity = option(
+        Capacity(Fraction(100 * 1024**3), "bytes"),
+        "the further capacity to value (default: {default})",
+        metavar="SIZE",
+        parse=parse_capacity,
+        show=lambda step: format_size(step.amount),
+    )
+    requests_per_day: Fraction | None = option(
+        None,
+        "traffic to scale to (default: the trace's own, from timestamps)",
+        metavar="N",
+        parse=parse_number,
+    )
+    window_seconds: int = option(
+        60,
+        "windows over which the p99 of reads is taken (default: {default})",
+        metavar="N",
+        parse=whole_number(1),
     )

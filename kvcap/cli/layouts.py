@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kvcap.analysis.diff import Diff, DiffRow
     from kvcap.analysis.plan import Plan, Step
     from kvcap.analysis.plan_tiers import TierRow
-    from kvcap.analysis.routing import RouteRow, RoutingAnswer
+    from kvcap.analysis.routing.answer import RouteRow, RoutingAnswer
     from kvcap.formats.base import ReadReport
     from kvcap.formats.dialect import Dialect
     from kvcap.queries.run_info import ReadAccount

@@ -6,8 +6,6 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-
 from kvcap.errors import SchemaError
 from kvcap.queries.results import (
     RUN_FILE,
@@ -22,6 +20,8 @@ from kvcap.queries.results import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
+
+    import pyarrow as pa
 
     from kvcap.queries.results import Results
 
@@ -68,6 +68,8 @@ class History:
         if not self.days:
             raise SchemaError(str(root), "results by day, day=YYYY-MM-DD", "no such directory")
         self._connection = connect()
+        import pyarrow as pa
+
         runs = []
         for day in self.days:
             with self.open_day(day) as results:
@@ -120,6 +122,8 @@ class History:
         QueryError
             If a value does not fit.
         """
+        import pyarrow as pa
+
         tables = []
         for day in self.days:
             with self.open_day(day) as results:
@@ -141,4 +145,6 @@ def is_history(root: str | Path) -> bool:
 
 
 def _with_day(table: pa.Table, day: date) -> pa.Table:
+    import pyarrow as pa
+
     return table.add_column(0, pa.field("day", pa.date32()), pa.array([day] * len(table), pa.date32()))

@@ -9,8 +9,6 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-
 from kvcap.errors import QueryError, SchemaError, UsageError
 from kvcap.queries.library import defined_names, definition, load_query
 from kvcap.queries.run_info import RunInfo
@@ -21,18 +19,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import duckdb
+    import pyarrow as pa
 
 RUN_FILE: Final = "run.json"
 TABLE_NAMES: Final = ("requests", "reuse_runs", "curve", "policies", "policy_requests", "trace")
 
 _TABLE_OPTIONS: Final = {"policies": "--policies or --engine", "policy_requests": "--request-hits"}
 """What a replay is told to leave tables that not every one has."""
-
-_RUN_TYPES: Final = {
-    str: pa.string(),
-    int: pa.int64(),
-    bool: pa.bool_(),
-}
 
 
 class Results:
@@ -179,6 +172,8 @@ def fetched(
     connection: duckdb.DuckDBPyConnection, text: str, parameters: Mapping[str, Any] | None
 ) -> pa.Table:
     """Return the rows of a statement, columns of the same name numbered."""
+    import pyarrow as pa
+
     relation = connection.sql(text, params=dict(parameters) if parameters else None)
     table = pa.table({}) if relation is None else relation.to_arrow_table()
     names: list[str] = []
@@ -236,12 +231,15 @@ def open_results(directory: str | Path, threads: int | None = None) -> Results:
 
 def run_table(run: RunInfo) -> pa.Table:
     """Return the ``run`` view: one row with every field but those that are records of their own."""
+    import pyarrow as pa
+
+    types = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
     columns = {}
     for name, value in run.scalars().items():
         arrow_type = (
             pa.int64()
             if name in ("block_bytes", "max_capacity_blocks")
-            else _RUN_TYPES.get(type(value), pa.string())
+            else types.get(type(value), pa.string())
         )
         columns[name] = pa.array([value], arrow_type)
     return pa.table(columns)

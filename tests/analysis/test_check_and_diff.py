@@ -7,7 +7,8 @@ from fractions import Fraction
 import pytest
 from replayed import replayed
 
-from kvcap.analysis.check import Limits, check
+from kvcap.analysis.check import check
+from kvcap.analysis.check_options import CheckOptions
 from kvcap.analysis.diff import diff
 from kvcap.errors import UsageError
 from kvcap.units import parse_capacity
@@ -18,7 +19,7 @@ REQUESTS = [[1], [2], [3], [1], [2], [1]]
 
 def holds(**limits: object) -> list[bool]:
     with replayed(REQUESTS) as results:
-        return [one.holds for one in check(results, Limits(**limits))]
+        return [one.holds for one in check(results, CheckOptions(**limits))]
 
 
 def test_a_limit_that_is_just_met_holds() -> None:
@@ -39,8 +40,8 @@ def test_hit_rates_are_taken_at_the_capacity_given() -> None:
 
 def test_a_rate_is_compared_exactly() -> None:
     with replayed([[1], [1], [1]]) as results:
-        assert check(results, Limits(min_hit_rate=Fraction(2, 3)))[0].holds
-        text = check(results, Limits(min_hit_rate=Fraction(2, 3)))[0].text
+        assert check(results, CheckOptions(min_hit_rate=Fraction(2, 3)))[0].holds
+        text = check(results, CheckOptions(min_hit_rate=Fraction(2, 3)))[0].text
     assert text == "block hit rate with unlimited storage 66.67 %, at least 66.67 %"
 
 

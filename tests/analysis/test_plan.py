@@ -14,9 +14,10 @@ from strategies import prefix_forests
 
 from kvcap.analysis.figures import load_figures
 from kvcap.analysis.plan import goal_capacity, plan
-from kvcap.analysis.plan_options import PlanOptions, Tier, parse_goal, parse_rate, parse_tier
+from kvcap.analysis.plan_options import PlanOptions, Tier, parse_goal, parse_tier
 from kvcap.analysis.plan_value import best_last_capacity, speed_up, valuation
 from kvcap.errors import UsageError
+from kvcap.option_fields import share
 from kvcap.units import Capacity, parse_capacity
 
 some_requests = prefix_forests().filter(any)
@@ -221,9 +222,9 @@ def test_a_tier_that_is_none_is_refused(text: str) -> None:
 
 
 def test_a_rate_is_at_most_1() -> None:
-    assert parse_rate("1", "--min-hit-rate") == 1
+    assert share("1", "--min-hit-rate") == 1
     with pytest.raises(UsageError, match="at most 1"):
-        parse_rate("38", "--min-hit-rate")
+        share("38", "--min-hit-rate")
 
 
 def test_the_speed_up_is_capped() -> None:

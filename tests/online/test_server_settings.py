@@ -68,7 +68,7 @@ def test_an_engine_url_means_the_engine_backend() -> None:
         ('{"port": true}', "65535"),
         ('{"block_size": 1.5}', "whole number"),
         ('{"block_size": "x"}', "whole number from 1"),
-        ('{"target_hit_rate_ratio": 1.5}', "above 0 to 1"),
+        ('{"target_hit_rate_ratio": 1.5}', "at most 1"),
         ('{"include_partial_page": "maybe"}', "true or false"),
         ('{"touch_order": "sideways"}', "tail-first or head-first"),
         ('{"capacities": []}', "expected sizes"),

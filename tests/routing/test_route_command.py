@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from strategies import prefix_forests
 
 import kvcap
-from kvcap.analysis.routing import RouteOptions, RoutingAnswer, route
+from kvcap.analysis.routing.answer import RoutingAnswer, route
+from kvcap.analysis.routing.options import RouteOptions
 from kvcap.cli import main
 from kvcap.errors import UsageError
 

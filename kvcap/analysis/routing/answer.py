@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kvcap.analysis.routing.deal import Stream, deal, has_sessions, window_starts
-from kvcap.analysis.routing.options import POLICIES, Policy, RouteOptions
+from kvcap.analysis.routing.options import DEALINGS, Dealing, RouteOptions
 from kvcap.blocks.keyer import BlockKeyer
 from kvcap.errors import UsageError
 from kvcap.formats import ReadOptions, open_table, open_trace
@@ -77,7 +77,7 @@ class RouteRow:
         Empty for the shared pool.
     """
 
-    policy: Policy | None
+    policy: Dealing | None
     instances: int
     capacity_blocks: int
     hit_blocks: int
@@ -228,7 +228,7 @@ class _Comparison:
     def answer(self) -> RoutingAnswer:
         """Return every row."""
         policies = self._options.policies or [
-            policy for policy in POLICIES if policy != "session" or has_sessions(self._stream)
+            policy for policy in DEALINGS if policy != "session" or has_sessions(self._stream)
         ]
         rows = []
         for n_instances in self._options.instances:
@@ -252,7 +252,7 @@ class _Comparison:
         together = np.zeros(self._streamed.blocks.size, np.int32)
         return self._measure(None, n_instances, n_instances * self._capacity, together, self._streamed.runs)
 
-    def _row(self, policy: Policy, n_instances: int, shared_hit_blocks: int) -> RouteRow:
+    def _row(self, policy: Dealing, n_instances: int, shared_hit_blocks: int) -> RouteRow:
         dealt = deal(self._stream, policy, n_instances, self._options)
         runs = weigh_runs(dealt_runs(self._stream.paths, dealt), self._streamed.runs)
         matching = None if policy == "prefix" else shared_hit_blocks
@@ -260,7 +260,7 @@ class _Comparison:
 
     def _measure(
         self,
-        policy: Policy | None,
+        policy: Dealing | None,
         n_instances: int,
         capacity: int,
         dealt: npt.NDArray[np.int32],

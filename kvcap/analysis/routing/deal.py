@@ -14,7 +14,7 @@ from kvcap.kernels.arrays import Int32Array, Int64Array
 from kvcap.kernels.dealing import deal_to_least_loaded, deal_to_longest_prefix
 
 if TYPE_CHECKING:
-    from kvcap.analysis.routing.options import Policy, RouteOptions
+    from kvcap.analysis.routing.options import Dealing, RouteOptions
     from kvcap.kernels.segments import SegmentPaths
 
 
@@ -46,7 +46,7 @@ class Stream:
     tail_first: bool
 
 
-def deal(stream: Stream, policy: Policy, n_instances: int, options: RouteOptions) -> Int32Array:
+def deal(stream: Stream, policy: Dealing, n_instances: int, options: RouteOptions) -> Int32Array:
     """Return the instance of every request: int32 (n_requests,), from 0.
 
     Raises

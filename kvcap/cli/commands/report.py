@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from kvcap.cli.commands.plan import add_plan_options, plan_options
+from kvcap.analysis.plan_options import PlanOptions
+from kvcap.cli.commands.plan import add_plan_options
 from kvcap.cli.options import add_force, add_output
+from kvcap.cli.options.derived import options_from
 
 if TYPE_CHECKING:
     from kvcap.report import Page
@@ -26,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the report."""
-    options = plan_options(args)
+    options = options_from(args, PlanOptions())
 
     from kvcap.analysis.report import report
     from kvcap.cli.writer import text_output

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import Field
+from dataclasses import MISSING, Field
 from typing import Any, TypeVar
 
 from kvcap.option_fields import OptionText, changed, flags_of, name_of, option_text, spoken_fields
@@ -75,7 +75,7 @@ def _add(parser: argparse._ActionsContainer, part: Field[Any], *, as_text: bool)
         settings |= {"action": argparse.BooleanOptionalAction}
     else:
         settings |= {"metavar": text.metavar, "choices": text.choices}
-        settings |= {} if as_text else {"action": _Parse, "text": text}
+        settings |= {} if as_text else {"action": _Parse, "text": text, "required": part.default is MISSING}
         settings |= {"nargs": "+"} if text.form == "words" else {}
     parser.add_argument(*flags_of(part), **settings)
 
