@@ -189,6 +189,26 @@ def test_model_options_have_the_defaults_and_choices_of_the_library() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("engine", "given", "layout"),
+    [
+        (None, [], "logical"),
+        ("vllm", [], "vllm"),
+        ("sglang", [], "sglang"),
+        ("lmcache", [], "logical"),
+        ("vllm", ["--layout", "logical"], "logical"),
+    ],
+)
+def test_an_engine_takes_its_own_layout_unless_one_is_given(
+    engine: str | None, given: list[str], layout: str
+) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--engine")
+    add_model_options(parser)
+    args = parser.parse_args([*given, *([] if engine is None else ["--engine", engine])])
+    assert model_bytes_options(args).layout == layout
+
+
 def test_models_imports_nothing_heavy() -> None:
     script = (
         "import sys, kvcap.cli.model_layout\n"
