@@ -14,7 +14,9 @@ _NARROWEST_TEXT: Final = 12
 _LONGEST_WORD: Final = 24
 """A longer word, such as a path, may be broken over lines."""
 
-_NUMBER: Final = re.compile(r"(?<=\d) (?=\S)")
+_NUMBER: Final = re.compile(r"(?<=\d) (?=\S)|(?<=%) (?=\d)")
+"""Between a number and its unit, and between a share and what it is of."""
+
 _GLUE: Final = "\u00a0"
 
 
@@ -51,17 +53,23 @@ def fitted(headers: list[str], rows: list[list[str]], is_text: list[bool], width
             least[c] += more
             spare -= more
         return _grid(headers, rows, is_text, least)
-    if len(headers) < 3 or any(_total([least[0], least[c]]) > width for c in columns[1:]):
+    keys = _key_columns(is_text)
+    others = [*columns[len(keys) :]]
+    if not others or any(_total([least[k] for k in (*keys, c)]) > width for c in others):
         return _stacked(headers, rows, width)
-    first = 1
-    while first + 1 < len(headers) and _total([least[0], *least[1 : first + 2]]) <= width:
-        first += 1
-    begun, others = [*columns[: first + 1]], [0, *columns[first + 1 :]]
-    lines = []
-    for chosen in (begun, others):
+    fitting = 1
+    while _total([least[c] for c in (*keys, *others[: fitting + 1])]) <= width:
+        fitting += 1
+    lines: list[str] = []
+    for chosen in ((*keys, *others[:fitting]), (*keys, *others[fitting:])):
         part = [[row[c] for c in chosen] for row in rows]
         lines += ["", *fitted([headers[c] for c in chosen], part, [is_text[c] for c in chosen], width)]
     return lines[1:]
+
+
+def _key_columns(is_text: Sequence[bool]) -> list[int]:
+    """Return the columns that name a row: the first, and a second of text behind one of text."""
+    return [0, 1] if all(is_text[:2]) and len(is_text) > 2 else [0]
 
 
 def _least_width(header: str, cells: Sequence[str], is_text: bool) -> int:

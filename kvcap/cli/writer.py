@@ -1,8 +1,8 @@
 """The one writer: an answer as text, JSON, CSV or HTML, all from one :class:`Layout` of it.
 
 On a terminal nothing is wider than it is: text wraps between words, and a number stays with its unit; a
-table breaks its headers and texts over lines, then into several tables that each begin with the first
-column, then into one block a row. A number is never cut, nor a word of a line, such as an address. In a
+table breaks its headers and texts over lines, then into several tables that each begin with what names the
+rows, then into one block a row. A number is never cut, nor a word of a line, such as an address. In a
 pipe or a file everything is as wide as it is. What a terminal cannot show (control characters, marks that
 turn text around) is escaped.
 """

@@ -104,6 +104,20 @@ def test_a_narrow_table_becomes_several_and_then_blocks() -> None:
     ]
 
 
+def test_two_texts_in_front_name_a_row_together() -> None:
+    columns = (COLUMNS[4], *COLUMNS[:3])
+    rows = [("round-robin", 7, 0.5, 0, "16 instances"), ("prefix", 8, 1.0, 0, "16 instances")]
+    assert table_lines(Table(columns, rows), 36) == [
+        "Said of it    Name of it   Blocks",
+        "16 instances  round-robin       7",
+        "16 instances  prefix            8",
+        "",
+        "Said of it    Name of it   Block hit",
+        "16 instances  round-robin     50.00%",
+        "16 instances  prefix         100.00%",
+    ]
+
+
 def test_lines_wrap_on_a_terminal_and_numbers_keep_their_units(monkeypatch: pytest.MonkeyPatch) -> None:
     line = "  Capacity for a share:  50 % 168.99 GiB   90 % 505.29 GiB   95 % 643.66 GiB"
     for columns in range(20, 80):
