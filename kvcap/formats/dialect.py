@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from kvcap.errors import UsageError
 from kvcap.formats.base import ReadReport
-from kvcap.formats.options import ReadOptions, TimestampUnit
+from kvcap.formats.options import ConversationReading, ReadOptions, TimestampUnit
 from kvcap.formats.rows import Row, Skip, Values
 from kvcap.schema import TraceKind
 
@@ -50,6 +51,9 @@ class Dialect:
         Dialects whose first records may look like this one's, too.
     refusal
         Why it cannot drive a replay; None if it can.
+    read_turns, read_whole
+        How a record is read as a stored conversation, a request per assistant turn, and as one request; None
+        where it is none.
     """
 
     name: str
@@ -65,6 +69,25 @@ class Dialect:
     pool: str | None = None
     refines: tuple[str, ...] = ()
     refusal: str | None = None
+    read_turns: Read | None = None
+    read_whole: Read | None = None
+
+    def of_conversations(self, reading: ConversationReading | None) -> Dialect:
+        """Return the dialect that reads conversations as the user says.
+
+        Raises
+        ------
+        UsageError
+            If its logs hold no conversations that could be read so.
+        """
+        if reading is None:
+            return self
+        read = self.read_turns if reading == "turns" else self.read_whole
+        if read is None:
+            raise UsageError(
+                f"--conversations {reading} is no reading of {self.name} logs, expected conversations"
+            )
+        return replace(self, read=read)
 
 
 def has(record: Any, *keys: str) -> bool:

@@ -55,7 +55,7 @@ class LogTrace:
         first = next(self._chunks, None)
         if first is None:
             raise EmptyTraceError(names[0], "is empty, expected at least one request")
-        dialect = detect(first, options)
+        dialect = detect(first, options).of_conversations(options.conversations)
         self.report = ReadReport(dialect.name, tuple(names))
         pool = options.pool or dialect.pool
         named = NamedFields(options.fields)

@@ -24,10 +24,12 @@ from typing import Any, Final
 
 import orjson
 
+from kvcap.errors import UsageError
 from kvcap.formats.base import ReadReport
 from kvcap.formats.bodies import is_body
 from kvcap.formats.bodies.shapes import as_body, plain_body
 from kvcap.formats.bodies.usage import answer_usage
+from kvcap.formats.conversations import ENDS, read_body_turns
 from kvcap.formats.dialect import Dialect, has
 from kvcap.formats.options import ReadOptions
 from kvcap.formats.presets import generates
@@ -52,6 +54,21 @@ WITHOUT_ANSWERS: Final = (
     "requests hold earlier turns of their session without the answers between them, which are not in the log"
 )
 _OUTPUT_NAMES: Final = ("output_length", "output_tokens")
+_OF_REQUESTS: Final = (
+    "max_tokens",
+    "max_completion_tokens",
+    "temperature",
+    "top_p",
+    "stream",
+    "stop",
+    "tool_choice",
+    "continue_final_message",
+    "message_mode",
+    "usage",
+    "response",
+)
+"""Fields that requests have and stored conversations do not."""
+
 _SESSION_IN_USER: Final = "_session_"
 
 
@@ -73,8 +90,17 @@ def _read_body(record: Any, values: Values) -> Iterator[Row | Skip]:
     mode = record.get("message_mode")
     if mode not in (None, "history", "delta"):
         raise FieldError("message_mode", f"is {show(mode)}, expected history or delta")
-    row.extra = (mode, optional_number(record, "delay") if mode is not None else None)
+    delay = optional_number(record, "delay") if mode is not None else None
+    row.extra = (mode, delay, _may_be_conversation(record, body))
     yield row
+
+
+def _may_be_conversation(record: dict[str, Any], body: dict[str, Any]) -> bool:
+    """Return whether messages that end with an assistant turn may be a stored conversation."""
+    messages = body.get("messages")
+    last = messages[-1] if isinstance(messages, list) and messages else None
+    ends = isinstance(last, dict) and last.get("role") in ("assistant", "model", "ai")
+    return ends and not any(record.get(key) is not None for key in _OF_REQUESTS)
 
 
 def _session_of_user(record: dict[str, Any]) -> str | None:
@@ -93,9 +119,20 @@ class _Deltas:
     def __init__(self, options: ReadOptions, report: ReadReport) -> None:
         self._all_are_deltas = options.session_mode == "delta"
         self._sessions: dict[str, tuple[dict[str, Any], Any]] = {}
+        self._reading = options.conversations
 
     def __call__(self, row: Row) -> Row:
-        mode, delay = row.extra
+        if self._reading == "turns":
+            return row
+        mode, delay, may_be_conversation = row.extra
+        if may_be_conversation and self._reading is None:
+            raise UsageError(
+                f"line {row.line}: the messages end with an assistant turn: it is a stored conversation, or "
+                "a request that goes on with that turn; say which with --conversations turns (each assistant "
+                "turn is a request) or --conversations whole (each record is one)"
+            )
+        if may_be_conversation:
+            row.remarks = (*row.remarks, ENDS)
         is_delta = mode == "delta" or (mode is None and self._all_are_deltas)
         if row.session is None or not is_delta:
             return row
@@ -150,6 +187,8 @@ OPENAI_REQUESTS: Final = Dialect(
     read=_read_body,
     sequencer=_Deltas,
     refines=("token-ids",),
+    read_turns=read_body_turns,
+    read_whole=_read_body,
 )
 
 OPENAI_BATCH: Final = Dialect(

@@ -9,6 +9,7 @@ from kvcap.errors import UsageError
 from kvcap.option_fields import option, whole_number
 
 SessionMode = Literal["cumulative", "delta"]
+ConversationReading = Literal["turns", "whole"]
 TimestampUnit = Literal["s", "ms", "us", "ns"]
 TimestampIs = Literal["start", "end"]
 
@@ -101,6 +102,8 @@ class ReadOptions:
         Stop after so many requests.
     session_mode
         How to read Mooncake sessions that could mean two things.
+    conversations
+        How to read stored conversations: a request per assistant turn, or one per record.
     timestamp_unit
         Unit of numeric timestamps; None detects it.
     sort_by_time
@@ -155,6 +158,12 @@ class ReadOptions:
         "whether the prompt of a session's later row repeats the earlier ones or only adds to them; asked "
         "for where a log can mean both",
         choices=get_args(SessionMode),
+    )
+    conversations: ConversationReading | None = option(
+        None,
+        "whether each assistant turn of a stored conversation is a request of all before it, or each "
+        "record one; asked for where a log can mean both",
+        choices=get_args(ConversationReading),
     )
     timestamp_unit: TimestampUnit | None = option(
         None, "unit of numeric timestamps (default: detected)", choices=get_args(TimestampUnit)

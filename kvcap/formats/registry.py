@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from kvcap.formats.agents import AGENTS
 from kvcap.formats.aiperf import AIPERF_SINGLE, AIPERF_TURNS, BASETEN
+from kvcap.formats.conversations import ATIF_IDS, CONVERSATIONS
 from kvcap.formats.dialect import Dialect
 from kvcap.formats.dynamo import DYNAMO
 from kvcap.formats.gateways import LITELLM, SAGEMAKER
@@ -45,9 +47,12 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     SGLANG_LINES,
     VLLM_TEXT,
     VLLM,
+    ATIF_IDS,
+    *AGENTS,
     TOKEN_IDS,
     BATCH_OUTPUT,
     OPENAI_BATCH,
+    *CONVERSATIONS,
     LITELLM,
     SAGEMAKER,
     OTEL,

@@ -14,6 +14,8 @@ import pytest
 from body_kinds import KINDS, USER
 from hypothesis import given
 from hypothesis import strategies as st
+from stored_conversations import PLAIN, RECORDS
+from transcript_calls import TRANSCRIPTS
 
 from kvcap.errors import KvcapError
 from kvcap.formats import ReadOptions, log_trace, open_trace
@@ -83,6 +85,16 @@ SAMPLES: dict[str, list[Any]] = {
         {"session_id": "t", "turns": [{"text": "b"}]},
     ],
     "baseten": [{"timestamp_start_unix_ms": 1, "total_hashes": [1, 2], "block_size": 4, "input_tokens": 8}],
+}  # fmt: skip
+SAMPLES |= TRANSCRIPTS
+SAMPLES |= {
+    name: [record, record] for name, record in RECORDS.items() if name != "openai-requests"
+} | {
+    "message-list": [PLAIN],
+    "atif-token-ids": [
+        {"schema_version": "ATIF-v1.6", "steps": [{"source": "user"}, {"source": "agent", "metrics": {
+            "prompt_tokens": 3, "prompt_token_ids": [1, 2, 3], "completion_token_ids": [4]}}]}
+    ],
 }  # fmt: skip
 for _kind in KINDS:
     SAMPLES.setdefault(_kind.name, []).append(_kind.record)

@@ -132,7 +132,12 @@ def plain_message(message: Any) -> Json:
         raise FieldError("", f"is {show(message)}, expected an object")
     role = next((message[key] for key in ("role", "from", "type") if message.get(key) is not None), None)
     content = next(
-        (message[key] for key in ("content", "value", "text") if message.get(key) is not None), None
+        (
+            message[key]
+            for key in ("content", "value", "text", "system_prompt")
+            if message.get(key) is not None
+        ),
+        None,
     )
     plain = {
         key: value

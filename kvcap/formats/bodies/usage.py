@@ -21,6 +21,7 @@ _CACHED_WITHIN: Final = (
     "cached_tokens",
     "cachedContentTokenCount",
     "cached_input_tokens",
+    "cached",
     "prompt_cache_hit_tokens",
 )
 _READ: Final = (
@@ -41,6 +42,7 @@ _WRITTEN: Final = (
 )
 _OUTPUT: Final = (
     "completion_tokens",
+    "completion",
     "output_tokens",
     "candidatesTokenCount",
     "outputTokens",
