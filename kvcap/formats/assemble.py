@@ -126,18 +126,25 @@ class Assembler:
             return
         try:
             item = self._sequence(outcome) if self._sequence and isinstance(outcome, Row) else outcome
-            if isinstance(item, Skip):
-                self.report.skip(item.reason)
-            else:
-                self._add_row(item, path)
         except FieldError as error:
             self._bad(RecordError(path, outcome.line, error.field, error.reason))
+            return
+        if isinstance(item, Skip):
+            self.report.skip(item.reason)
+        else:
+            self._take(item, path)
 
     def add_rest(self, path: str) -> None:
         """Take what the dialect's sequencing still holds at the end of the log."""
         for row in getattr(self._sequence, "rest", list)():
             if not self.is_done:
-                self._add_row(row, path)
+                self._take(row, path)
+
+    def _take(self, row: Row, path: str) -> None:
+        try:
+            self._add_row(row, path)
+        except FieldError as error:
+            self._bad(RecordError(path, row.line, error.field, error.reason))
 
     def _bad(self, error: RecordError) -> None:
         if self.report.bad_records >= self._options.skip_bad:

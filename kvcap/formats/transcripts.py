@@ -26,7 +26,7 @@ _ACROSS: Final = (
     "known only as far as a first call says what it read from a cache"
 )
 _MOST_TOKENS: Final = 2**32
-_MOST_PROMPT: Final = 2**26
+_MOST_PROMPT: Final = 2**24
 _MOST_STREAMS: Final = 4096
 
 Runs = tuple[tuple[int, int], ...]
@@ -102,6 +102,7 @@ class Streams:
     def __call__(self, row: Row) -> Row | Skip:
         """Return the call before this line, once it is known that no further line tells of it."""
         event: Event = row.extra
+        self._check(event.usage)
         held = self._held
         if held is not None and event.call is not None and event.call == held.event.call:
             held.event.usage = _later(event.usage, held.event.usage)
@@ -127,6 +128,15 @@ class Streams:
         self._report.skip(FURTHER, -1)
         return [self._finished(self._held)]
 
+    def _check(self, usage: Usage | None) -> None:
+        if usage is None:
+            return
+        tokens = (usage.prompt or 0) + (usage.output or 0)
+        if tokens > _MOST_PROMPT:
+            raise FieldError("usage", f"is of {tokens:,} tokens, expected at most {_MOST_PROMPT:,} in a call")
+        if self._next + 2 * _MOST_PROMPT > _MOST_TOKENS:
+            raise FieldError("usage", f"makes more than {_MOST_TOKENS:,} tokens that differ, expected fewer")
+
     def _pass(self, event: Event) -> None:
         if event.cuts:
             self._is_cut.add(self._session)
@@ -139,10 +149,6 @@ class Streams:
         event, row = held.event, held.row
         usage = event.usage or Usage()
         prompt, output = usage.prompt or 0, usage.output or 0
-        if prompt + output > _MOST_PROMPT or self._next + prompt + output > _MOST_TOKENS:
-            raise FieldError(
-                "usage", f"is of {prompt + output:,} tokens, expected at most {_MOST_PROMPT:,} in a call"
-            )
         key = (held.session, held.model)
         before = self._before(held, key)
         shared: Runs = ()

@@ -129,7 +129,7 @@ def test_calls_that_the_agent_made_up_or_did_not_count_are_left_out(tmp_path: Pa
 
 
 def test_a_call_without_bounds_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match=r"log:2: usage is of 99,999,999,\d* tokens, expected at most"):
+    with pytest.raises(RecordError, match=r"log:1: usage is of 99,999,999,\d* tokens, expected at most"):
         read_log(log(tmp_path, claude("b0", None, (99_999_999_000, 0, 50)), claude("c0", "b0", (1, 0, 1))))
 
 
@@ -153,3 +153,11 @@ def test_a_real_transcript_agrees_with_what_it_says_was_cached() -> None:
     assert near == 460
     with gzip.open(path, "rt") as lines:
         assert sum(1 for _ in lines) == report.records
+
+
+def test_a_wrong_time_of_the_last_call_is_an_error_of_its_line(tmp_path: Path) -> None:
+    path = log(tmp_path, claude("b0", None, (1000, 0, 50)), claude("c0", "b0", (1200, 0, 1), timestamp=True))
+    with pytest.raises(RecordError, match=r"log:2: timestamp is true, expected a number"):
+        read_log(path)
+    table, report = read_log(path, skip_bad=1)
+    assert (table.num_rows, report.bad_records) == (1, 1)
