@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from kvcap.blocks.options import DEFAULT_TOUCH_ORDER, BlockOptions, TouchOrder
+from kvcap.engines.hybrid_options import HybridOptions
 from kvcap.engines.policies import POLICIES
 from kvcap.engines.presets import ENGINES
 from kvcap.engines.rules import Rules
@@ -15,6 +16,7 @@ from kvcap.option_fields import changed, option, percent, whole_number
 from kvcap.units import decimal_text, parse_number
 
 if TYPE_CHECKING:
+    from kvcap.engines.hybrid import HybridCache
     from kvcap.models import ModelBytes
 
 DEFAULT_TARGET: Final = Fraction(99, 100)
@@ -47,6 +49,8 @@ class ReplayOptions:
         Share of the requests, from the first, that only fill the cache.
     rules
         What is added to plain prefix caching, and what is simulated.
+    hybrid
+        How the engine is started, where its own blocks and groups of layers are simulated.
     max_capacity
         The largest capacity of interest, such as ``64TiB``: what was last used deeper than that is
         forgotten, so that memory is bounded. Capacities up to it stay exact.
@@ -95,6 +99,7 @@ class ReplayOptions:
         show=_percent_text,
     )
     rules: Rules = field(default_factory=Rules)
+    hybrid: HybridOptions = field(default_factory=HybridOptions)
     max_capacity: str | None = option(
         None,
         "largest capacity of interest, such as 64TiB: bounds memory, exact up to it (default: all)",
@@ -134,7 +139,33 @@ class ReplayOptions:
         if engine not in ENGINES:
             raise UsageError(f"engine is {engine!r}, expected one of {', '.join(ENGINES)}")
         preset = ENGINES[engine]
-        return changed(cls(blocks=preset.blocks, rules=preset.rules), values)
+        options = changed(cls(blocks=preset.blocks, rules=preset.rules), values)
+        cache = options.hybrid_cache()
+        if cache is None:
+            return options
+        # Ids, an incomplete last one included, say how far prompts agree; generated tokens have none.
+        values["counts_generated"] = values.pop("output_blocks", True)
+        blocks = BlockOptions(token_block_size=cache.id_tokens)
+        rules = replace(preset.rules, policies=("lru", cache.policy))
+        return changed(cls(blocks=blocks, rules=rules), values)
+
+    def hybrid_cache(self) -> HybridCache | None:
+        """Return the engine's cache of the model where its own blocks and groups of layers are simulated.
+
+        Raises
+        ------
+        UsageError
+            If the model does not fit the engine, or there is nothing that options of it would act on.
+        """
+        from kvcap.engines.hybrid import hybrid_cache
+
+        cache = hybrid_cache(self.rules.engine, self.model_bytes, self.hybrid)
+        if cache is None and self.hybrid != HybridOptions():
+            raise UsageError(
+                "blocks and steps of an engine are simulated for --engine vllm with a --model of several "
+                "kinds of layers or with --engine-block-size: expected these"
+            )
+        return cache
 
 
 def engine_options(engine: str, **values: Any) -> ReplayOptions:

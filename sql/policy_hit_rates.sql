@@ -56,8 +56,14 @@ SELECT
     rates.token_hit_rate,
     1 / CASE WHEN rates.token_hit_rate > 0.999 THEN 0.001 ELSE 1 - rates.token_hit_rate END
         AS ideal_prefill_speedup,
-    rates.capacity_blocks <= fills.blocks AS filled,
+    CASE
+        WHEN rates.policy LIKE '%-hybrid'
+            THEN rates.capacity_blocks * CAST(run.engine_block_bytes AS BIGINT)
+                <= fills.blocks * CAST(run.block_bytes AS BIGINT)
+        ELSE rates.capacity_blocks <= fills.blocks
+    END AS filled,
     rates.dropped_requests
 FROM rates
 JOIN fills ON rates.pool IS NOT DISTINCT FROM fills.pool
+CROSS JOIN run
 ORDER BY rates.pool NULLS FIRST, rates.policy, rates.capacity_blocks, rates.reserved_blocks

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from kvcap.engines import POLICIES
 from kvcap.queries import resolve_capacities
 
 if TYPE_CHECKING:
@@ -76,8 +77,9 @@ def policy_rows(results: Results, *, omit_underfilled: bool) -> dict[str | None,
     for pool in dict.fromkeys(key[0] for key in found):
         for policy in run.rules.policies:
             for capacity in capacities:
-                row = found[pool, policy, capacity.blocks, run.rules.reserve_blocks]
-                bound = found[pool, policy, capacity.blocks, 0]
+                blocks = capacity.pool_blocks if POLICIES[policy].is_hybrid else capacity.blocks
+                row = found[pool, policy, blocks, run.rules.reserve_blocks]
+                bound = found[pool, policy, blocks, 0]
                 if omit_underfilled and not row["filled"]:
                     continue
                 values = {

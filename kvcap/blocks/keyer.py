@@ -127,6 +127,8 @@ class BlockKeyer:
 
     def _key_tokens(self, batch: pa.RecordBatch) -> KeyedRequests:
         block_size = self._token_block_size()
+        if self._options.cut_prompts_at_ids:
+            raise UsageError("a log of token ids hides nothing: expected no --cut-prompts-at-ids")
         tokens, token_offsets = list_arrays(batch.column("token_ids"), np.dtype(np.uint32))
         lengths = np.diff(token_offsets)
         if self._options.output_blocks:
@@ -191,6 +193,8 @@ class BlockKeyer:
             else self._chain(batch, ids, offsets, block_size)
         )
         input_tokens = batch.column("input_length").to_numpy(zero_copy_only=False).astype(np.int64)
+        if self._options.cut_prompts_at_ids:
+            input_tokens = np.where(input_tokens, (input_tokens - 1) // block_size * block_size + 1, 0)
         weights = batch.column("block_tokens")
         explicit = weights.null_count < len(weights)
         block_tokens = _explicit_weights(weights, offsets) if explicit else None

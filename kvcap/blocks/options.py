@@ -33,6 +33,9 @@ class BlockOptions:
         Tokens per block of a token trace without ``block_size``.
     chunk_tokens
         Tokens of a block after coarsening, in place of ``coarsen``; None leaves blocks as they are.
+    cut_prompts_at_ids
+        Whether prompts end where their last but one id ends, and one token later: a prompt that goes on in
+        a later one shares its incomplete last id with it then.
     output_blocks
         Whether generated tokens enter the cache at the end of their request's path, the last one
         excepted, which is never fed back: from ``output_ids`` where a request has them, otherwise from
@@ -62,6 +65,11 @@ class BlockOptions:
         "make blocks into chunks of N tokens (default: blocks as they are)",
         metavar="N",
         parse=whole_number(1),
+    )
+    cut_prompts_at_ids: bool = option(
+        False,
+        "take prompts as if they ended one token behind their last whole id, where ids of a log hide how far "
+        "the next turn agrees; changes the tokens that rates are of",
     )
     output_blocks: bool = option(
         False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import partial
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from kvcap.analysis import Answer, PolicyRow, PoolAnswer
     from kvcap.analysis.answer import CapacityPercentiles
     from kvcap.queries import RunInfo
+    from kvcap.queries.run_info import HybridInfo
 
 _CAPACITIES: Final = (
     Column("Capacity", "label", is_text=True),
@@ -93,7 +95,7 @@ def _rules_lines(run: RunInfo) -> list[str]:
     options = [f"--partial-block {run.partial_block}"] if rules.engine else []
     if rules.compute_last_token:
         options.append("--compute-last-token")
-    if run.options.blocks.output_blocks:
+    if run.options.blocks.output_blocks or (run.hybrid and run.options.hybrid.counts_generated):
         options.append("--output-blocks on")
     if rules.capacity_factor != 1:
         options.append(f"--capacity-factor {decimal_text(rules.capacity_factor)}")
@@ -231,8 +233,40 @@ def _policy_notes(pool: PoolAnswer, run: RunInfo) -> list[str]:
         f"FIFO hits less at {fall.larger} than at {fall.smaller}: {fall.lost_hit_tokens:,} tokens fewer"
         for fall in pool.fifo_falls
     ]
+    if run.hybrid is not None:
+        lines += _hybrid_lines(pool, run, run.hybrid)
     if run.rules.reserve_blocks:
         lines.append(f"hit: with --reserve-blocks {run.rules.reserve_blocks}; at most: without")
+    return lines
+
+
+def _hybrid_lines(pool: PoolAnswer, run: RunInfo, hybrid: HybridInfo) -> list[str]:
+    """Return what the engine's own cache is, its ceiling, and why it finds other than LRU at mean bytes."""
+    groups = [
+        f"{group.layers} layers of {group.kind}"
+        + (f" ({group.window_tokens:,} tokens)" if group.window_tokens else "")
+        + f" in blocks of {group.block_tokens}"
+        for group in hybrid.groups
+    ]
+    shared = "; ".join(f"{count} x {text}" if count > 1 else text for text, count in Counter(groups).items())
+    lines = [
+        f"{hybrid.policy}: one pool of blocks of {format_size(hybrid.block_bytes)}, shared by {shared}; "
+        "sizes in blocks count those of the pool that hold data",
+        f"Its ceiling is {_share(hybrid.ceiling_tokens, pool.totals.input_tokens)}: hits end at multiples of "
+        f"{hybrid.alignment_tokens:,} tokens, and windows and states are kept where --prefix-cache-retention-"
+        "interval says; lru takes every layer as full attention at the mean bytes per token",
+        "No capacity is the one that a request needs in it: more blocks may find less",
+    ]
+    if hybrid.requests_without_output and run.options.hybrid.counts_generated:
+        lines.append(
+            f"{hybrid.requests_without_output:,} requests do not say what they generated: none of it enters"
+        )
+    cut = run.options.blocks.cut_prompts_at_ids
+    if run.kind == "hash_ids" and run.block_size > hybrid.alignment_tokens and not cut:
+        lines.append(
+            f"Ids of {run.block_size:,} tokens hide where a next turn goes on inside one, which understates "
+            f"{hybrid.policy}: --cut-prompts-at-ids is the other reading, a log of token ids would settle it"
+        )
     return lines
 
 

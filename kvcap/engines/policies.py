@@ -24,7 +24,8 @@ class Policy:
         As options and tables call it.
     simulate
         Takes requests and capacities in blocks of data, int64 (n_capacities,), and returns every request's
-        hits at each, int64 (n_capacities, n_requests), which its caller may change.
+        hits at each, int64 (n_capacities, n_requests), which its caller may change. None where it takes an
+        engine's groups of layers (:mod:`kvcap.engines.hybrid`) and capacities in blocks of the engine's pool.
     one_pass
         Whether the reuse runs hold its hits at every capacity already.
     admits
@@ -34,10 +35,15 @@ class Policy:
     """
 
     name: str
-    simulate: Simulation
+    simulate: Simulation | None
     one_pass: bool = False
     admits: bool = False
     holds_running: bool = False
+
+    @property
+    def is_hybrid(self) -> bool:
+        """Whether it is of an engine's pool for several kinds of layers."""
+        return self.simulate is None
 
 
 def _lru(requests: Requests, data_blocks: Int64Array) -> Int64Array:
@@ -108,6 +114,7 @@ POLICIES: Final[Mapping[str, Policy]] = MappingProxyType(
                 Policy(f"sglang-{name}", _sglang_by_rank(name), holds_running=True)
                 for name in RADIX_EVICTION_POLICIES[1:]
             ),
+            Policy("vllm-hybrid", None, admits=True, holds_running=True),
         )
     }
 )

@@ -85,7 +85,10 @@ def simulate(
     for chosen, kept in _admissions(requests, points, oversize):
         admitted = requests if kept.size == everyone.size else _only(requests, kept)
         for policy in policies:
-            found = POLICIES[policy].simulate(admitted, points.data_blocks[chosen])
+            simulation = POLICIES[policy].simulate
+            if simulation is None:
+                continue
+            found = simulation(admitted, points.data_blocks[chosen])
             np.minimum(found, admitted.limits, out=found)
             for point, hits in zip(chosen.tolist(), found, strict=True):
                 hit_blocks = np.zeros(everyone.size, np.int64)

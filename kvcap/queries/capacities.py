@@ -10,7 +10,7 @@ from kvcap.errors import UsageError
 from kvcap.units import Capacity, format_size, parse_capacity
 
 if TYPE_CHECKING:
-    from kvcap.queries.run_info import RunInfo
+    from kvcap.queries.run_info import HybridInfo, RunInfo
 
 POWERS_OF_TWO: Final = "pow2"
 """Stands for 1 GiB, 2 GiB, ... 16 TiB."""
@@ -21,11 +21,15 @@ _GRID_ROWS: Final = 12
 
 @dataclass(frozen=True)
 class ResolvedCapacity:
-    """One capacity of an answer: what to call it, whole blocks, and bytes where they are known."""
+    """One capacity of an answer: what to call it, whole blocks, and bytes where they are known.
+
+    ``pool_blocks`` are those of the engine's own pool that hold data, where that is simulated.
+    """
 
     label: str
     blocks: int
     size_bytes: int | None
+    pool_blocks: int | None = None
 
 
 def resolve_capacities(text: str | None, run: RunInfo) -> tuple[ResolvedCapacity, ...]:
@@ -93,11 +97,25 @@ def _within(capacities: tuple[ResolvedCapacity, ...], run: RunInfo) -> tuple[Res
 
 def _resolve(text: str, run: RunInfo) -> ResolvedCapacity:
     capacity = parse_capacity(text, "--capacities")
+    if run.hybrid is not None:
+        return _of_a_pool(capacity, run, run.hybrid)
     blocks = in_blocks(capacity, run)
     if capacity.unit == "bytes":
         return ResolvedCapacity(capacity_label(capacity), blocks, int(capacity.amount))
     size_bytes = None if run.block_bytes is None else blocks * run.block_bytes
     return ResolvedCapacity(capacity_label(capacity), blocks, size_bytes)
+
+
+def _of_a_pool(capacity: Capacity, run: RunInfo, hybrid: HybridInfo) -> ResolvedCapacity:
+    """Return a capacity of the engine's pool, whose blocks are meant, and its bytes in blocks of a run."""
+    if capacity.unit == "blocks":
+        size_bytes = hybrid.size_bytes(int(capacity.amount))
+    elif capacity.unit == "bytes":
+        size_bytes = int(capacity.amount)
+    else:
+        size_bytes = in_blocks(capacity, run) * (run.block_bytes or 0)
+    blocks = size_bytes // (run.block_bytes or 1)
+    return ResolvedCapacity(capacity_label(capacity), blocks, size_bytes, hybrid.usable_blocks(size_bytes))
 
 
 def capacity_label(capacity: Capacity) -> str:

@@ -74,6 +74,54 @@ class ModelSizing:
 
 
 @dataclass(frozen=True)
+class GroupInfo:
+    """Layers that share a block table in an engine; see :class:`kvcap.models.pools.CacheGroup`."""
+
+    name: str
+    kind: str
+    layers: int
+    block_tokens: int
+    window_tokens: int | None
+
+
+@dataclass(frozen=True)
+class HybridInfo:
+    """An engine's own cache of the model, which is simulated beside LRU at the mean bytes per token.
+
+    Attributes
+    ----------
+    policy
+        The policy that simulates it.
+    groups
+        What its pool is shared by, in order.
+    alignment_tokens
+        Tokens whose multiples hits end at.
+    block_bytes, spare_blocks
+        Bytes of a block of the pool, and blocks that hold no data.
+    ceiling_tokens
+        What the measured requests hit with unlimited memory.
+    requests_without_output
+        Requests that do not say what they generated.
+    """
+
+    policy: str
+    groups: tuple[GroupInfo, ...]
+    alignment_tokens: int
+    block_bytes: int
+    spare_blocks: int
+    ceiling_tokens: int = 0
+    requests_without_output: int = 0
+
+    def usable_blocks(self, size_bytes: int) -> int:
+        """Return the blocks of a pool that hold data."""
+        return max(0, size_bytes // self.block_bytes - self.spare_blocks)
+
+    def size_bytes(self, usable_blocks: int) -> int:
+        """Return the bytes of a pool with so many blocks that hold data."""
+        return (usable_blocks + self.spare_blocks) * self.block_bytes
+
+
+@dataclass(frozen=True)
 class RunInfo:
     """One replay.
 
@@ -102,6 +150,8 @@ class RunInfo:
         Requests whose generated tokens would have entered the cache, had the log said how many there were.
     reading
         The reader's account.
+    hybrid
+        The engine's own cache, where that was simulated.
     max_capacity_blocks
         Capacity up to which results are exact; None for all.
     beyond_blocks, forgotten_blocks
@@ -128,6 +178,7 @@ class RunInfo:
     largest_request_blocks: int
     requests_without_output: int
     reading: ReadAccount
+    hybrid: HybridInfo | None = None
     max_capacity_blocks: int | None = None
     beyond_blocks: int = 0
     forgotten_blocks: int = 0
@@ -194,8 +245,10 @@ class RunInfo:
             reading: dict[str, Any] = values.pop("reading")
             for name in ("sources", "bad_examples", "notices"):
                 reading[name] = tuple(reading[name])
-            sizing = _sizing(values.pop("sizing"))
-            return cls(**values, options=options, sizing=sizing, reading=ReadAccount(**reading))
+            sizing, hybrid = _sizing(values.pop("sizing")), _hybrid(values.pop("hybrid", None))
+            return cls(
+                **values, options=options, sizing=sizing, reading=ReadAccount(**reading), hybrid=hybrid
+            )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise SchemaError(path, "the metadata of a kvcap replay", str(error)) from error
 
@@ -215,8 +268,14 @@ class RunInfo:
         """Return the columns of the ``run`` view: what is flat in the summary, the rules, ``tail_first``."""
         values = self.summary()
         rules = {**values.pop("rules"), "policies": ",".join(self.rules.policies)}
-        del values["reading"], values["sizing"]
-        return {**values, **rules, "tail_first": self.tail_first}
+        del values["reading"], values["sizing"], values["hybrid"]
+        engine_block_bytes = None if self.hybrid is None else self.hybrid.block_bytes
+        return {
+            **values,
+            **rules,
+            "tail_first": self.tail_first,
+            "engine_block_bytes": engine_block_bytes,
+        }
 
 
 def _sizing(values: dict[str, Any] | None) -> ModelSizing | None:
@@ -224,3 +283,9 @@ def _sizing(values: dict[str, Any] | None) -> ModelSizing | None:
         return None
     costs = tuple(LengthCost(**cost) for cost in values["length_costs"])
     return ModelSizing(**{**values, "notes": tuple(values["notes"]), "length_costs": costs})
+
+
+def _hybrid(values: dict[str, Any] | None) -> HybridInfo | None:
+    if values is None:
+        return None
+    return HybridInfo(**{**values, "groups": tuple(GroupInfo(**group) for group in values["groups"])})

@@ -17,12 +17,14 @@ import pyarrow as pa
 
 from kvcap._version import __version__
 from kvcap.blocks.keyer import UNKNOWN_TOKENS, BlockKeyer, KeyedRequests
+from kvcap.engines import POLICIES
 from kvcap.errors import EmptyTraceError, TraceError, UsageError
 from kvcap.formats.parallel import READING_THREADS, ahead, default_threads
 from kvcap.kernels._jit import kernel_threads
 from kvcap.kernels.run_tables import leading_parts, runs_within
 from kvcap.options import ReplayOptions
 from kvcap.queries import ReadAccount, Results, RunInfo, resolve_capacities
+from kvcap.replay.hybrid_tables import hybrid_info, hybrid_tables
 from kvcap.replay.identity import identity_notices
 from kvcap.replay.policy_tables import lookup_limits, policy_tables
 from kvcap.replay.sizing import bytes_per_token, max_capacity_blocks
@@ -32,6 +34,7 @@ from kvcap.units import decimal_text
 from kvcap.writing import check_apart
 
 if TYPE_CHECKING:
+    from kvcap.engines.hybrid import HybridCache
     from kvcap.formats.base import ReadReport, Trace
     from kvcap.replay.directory import ResultsDirectory
     from kvcap.schema import TraceKind
@@ -104,7 +107,12 @@ def _replayed(
     run = run_info(
         counts, options, streamed.input_tokens, trace.report, kind=trace.kind, pool_column=pool_column
     )
+    cache = options.hybrid_cache()
+    if cache is None and any(POLICIES[name].is_hybrid for name in options.rules.policies):
+        raise UsageError("vllm-hybrid simulates a model's groups of layers: expected --engine vllm --model")
     with kernel_threads(threads):
+        if cache is not None:
+            return _with_hybrid_tables(streamed, options, run, cache)
         return run, _tables(streamed, options, run)
 
 
@@ -171,6 +179,20 @@ def _check_pools(batch: pa.RecordBatch, pool_column: str, report: ReadReport) ->
             ", ".join(report.sources),
             f"request {request_id}: {pool_column} is missing, expected a value, since it names the pool",
         )
+
+
+def _with_hybrid_tables(
+    streamed: StreamedTrace, options: ReplayOptions, run: RunInfo, cache: HybridCache
+) -> tuple[RunInfo, dict[str, pa.Table]]:
+    """Return the tables with those of the engine's own cache, and the metadata that tells of it."""
+    run = replace(run, hybrid=hybrid_info(streamed, cache, run.warm_up_requests))
+    tables = _tables(streamed, options, run)
+    if cache.policy in options.rules.policies:
+        capacities = resolve_capacities(options.rules.capacities, run)
+        usable = [capacity.pool_blocks or 0 for capacity in capacities]
+        for name, table in hybrid_tables(streamed, options, cache, usable, run.warm_up_requests).items():
+            tables[name] = pa.concat_tables([tables[name], table]) if name in tables else table
+    return run, tables
 
 
 def _tables(streamed: StreamedTrace, options: ReplayOptions, run: RunInfo) -> dict[str, pa.Table]:

@@ -54,8 +54,8 @@ def policy_tables(
     points = simulation_points(capacities_blocks, rules.capacity_factor, rules.reserve_blocks)
     rows: list[dict[str, Any]] = []
     by_request: list[pa.Table] = []
-    for pool, ids in _pools(streamed.columns.column("pool")):
-        weighted = _numbered_from_0(streamed.runs, ids, streamed.blocks.size)
+    for pool, ids in pools(streamed.columns.column("pool")):
+        weighted = numbered_from_0(streamed.runs, ids, streamed.blocks.size)
         requests = _requests(streamed, weighted, ids, limits, tail_first=options.tail_first)
         measured = ids >= warm_up_requests
         for policy, point, hit_blocks in simulate(requests, points, rules.policies, rules.oversize):
@@ -73,15 +73,22 @@ def policy_tables(
             )
             if rules.request_hits:
                 by_request.append(
-                    _request_rows(_point_columns(policy, points, point), ids, hit_blocks, hit_tokens)
+                    request_rows(_point_columns(policy, points, point), ids, hit_blocks, hit_tokens)
                 )
-    tables = {"policies": _policies_table(rows, rules.policies)}
-    if rules.request_hits:
+    return simulation_tables(rows, by_request, rules.policies)
+
+
+def simulation_tables(
+    rows: list[dict[str, Any]], by_request: list[pa.Table], policies: Sequence[str]
+) -> dict[str, pa.Table]:
+    """Return the table ``policies`` of rows by pool, and ``policy_requests`` where there are any."""
+    tables = {"policies": _policies_table(rows, policies)}
+    if by_request:
         tables["policy_requests"] = pa.concat_tables(by_request)
     return tables
 
 
-def _pools(pool_column: pa.ChunkedArray) -> Iterator[tuple[str | None, Int64Array]]:
+def pools(pool_column: pa.ChunkedArray) -> Iterator[tuple[str | None, Int64Array]]:
     """Yield every pool and the requests in it."""
     if pool_column.null_count == len(pool_column):
         yield None, np.arange(len(pool_column))
@@ -92,7 +99,7 @@ def _pools(pool_column: pa.ChunkedArray) -> Iterator[tuple[str | None, Int64Arra
         yield value, np.flatnonzero(pc.equal(pool_column, value).to_numpy())
 
 
-def _numbered_from_0(runs: WeightedRuns, ids: Int64Array, n_requests: int) -> WeightedRuns:
+def numbered_from_0(runs: WeightedRuns, ids: Int64Array, n_requests: int) -> WeightedRuns:
     """Return the runs of some requests, numbered by their places in ``ids``."""
     if ids.size == n_requests:
         return runs
@@ -124,9 +131,10 @@ def _point_columns(policy: str, points: Points, point: int) -> dict[str, Any]:
     }
 
 
-def _request_rows(
+def request_rows(
     point: dict[str, Any], ids: Int64Array, hit_blocks: Int64Array, hit_tokens: Int64Array
 ) -> pa.Table:
+    """Return rows of ``policy_requests``: a policy at a point, and the hits of some requests."""
     columns = {**point, "request_id": ids, "hit_blocks": hit_blocks, "hit_tokens": hit_tokens}
     arrays = [
         pa.array(columns[name])

@@ -6,7 +6,9 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
+from kvcap.cli.options.derived import add_fields, options_from
 from kvcap.cli.options.values import whole_number
+from kvcap.engines.hybrid_options import HybridOptions
 
 if TYPE_CHECKING:
     from kvcap.models import Model, ModelBytesOptions
@@ -16,30 +18,12 @@ if TYPE_CHECKING:
 
 def add_pool_options(group: argparse._ActionsContainer) -> None:
     """Add what sizes an engine's pools; :func:`vllm_options` and :func:`sglang_options` collect it."""
-    group.add_argument(
-        "--engine-block-size",
-        type=whole_number(1),
-        metavar="TOKENS",
-        help="the engine's own block (SGLang's page; default: the engine's)",
-    )
+    add_fields(group, HybridOptions, only=["engine_block_size", "max_num_batched_tokens", "async_scheduling"])
     group.add_argument(
         "--max-model-len",
         type=whole_number(1),
         metavar="N",
         help="vllm: tokens of the longest request (default: the model's context)",
-    )
-    group.add_argument(
-        "--max-num-batched-tokens",
-        type=whole_number(0),
-        default=8192,
-        metavar="N",
-        help="vllm: tokens of one step, 0 for a whole prompt (default: %(default)s)",
-    )
-    group.add_argument(
-        "--async-scheduling",
-        choices=["on", "off"],
-        default="on",
-        help="vllm: whether a step is scheduled while one is under way (default: %(default)s)",
     )
     group.add_argument(
         "--prefix-caching",
@@ -167,10 +151,11 @@ def vllm_options(args: argparse.Namespace) -> VllmOptions:
     """Return how vLLM is started."""
     from kvcap.models.pools import VllmOptions
 
+    options = options_from(args, HybridOptions())
     return VllmOptions(
         max_model_len=args.max_model_len,
-        max_num_batched_tokens=args.max_num_batched_tokens,
-        async_scheduling=args.async_scheduling == "on",
+        max_num_batched_tokens=options.max_num_batched_tokens,
+        async_scheduling=options.async_scheduling,
         prefix_caching=args.prefix_caching == "on",
         block_tokens=args.engine_block_size,
         dp=args.dp,

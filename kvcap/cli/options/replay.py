@@ -9,6 +9,7 @@ from dataclasses import fields
 from kvcap.cli.options.derived import add_fields, given
 from kvcap.cli.options.model import given_bytes_per_token, given_model_bytes
 from kvcap.engines import ENGINES, Rules
+from kvcap.engines.hybrid_options import HybridOptions
 from kvcap.engines.policies import RADIX_EVICTION_POLICIES
 from kvcap.errors import UsageError
 from kvcap.options import ReplayOptions
@@ -16,8 +17,8 @@ from kvcap.options import ReplayOptions
 
 def add_replay_options(parser: argparse.ArgumentParser, *, without: Sequence[str] = ()) -> None:
     """Add what says how a trace is replayed, but for some; :func:`replay_options` collects them."""
-    rules = [part.name for part in fields(Rules)]
-    add_fields(parser.add_argument_group("replay"), ReplayOptions, without=[*rules, *without])
+    elsewhere = [part.name for options in (Rules, HybridOptions) for part in fields(options)]
+    add_fields(parser.add_argument_group("replay"), ReplayOptions, without=[*elsewhere, *without])
 
 
 def add_policy_options(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +31,7 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
         "wins",
     )
     add_fields(group, Rules)
+    add_fields(group, HybridOptions)
     group.add_argument(
         "--radix-eviction-policy",
         choices=RADIX_EVICTION_POLICIES,
