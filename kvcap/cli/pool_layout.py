@@ -95,6 +95,8 @@ def _vllm_parts(pool: VllmPool, memory_bytes: int | None) -> Iterator[str | Tabl
     yield f"GPU KV cache size: {pool.printed_tokens(blocks):,} tokens"
     concurrency = pool.concurrency(blocks)
     yield f"Maximum concurrency for {pool.max_model_len:,} tokens per request: {concurrency:.2f}x"
+    if blocks <= pool.request_blocks:
+        yield f"too few for one request of {pool.max_model_len:,} tokens: vLLM does not start"
 
 
 def _sglang_parts(pool: SglangPool, memory_bytes: int | None) -> Iterator[str | Table]:

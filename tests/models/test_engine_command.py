@@ -72,6 +72,15 @@ def test_without_memory_the_figures_that_need_it_are_null(run: Any) -> None:
     assert "with --memory" in run("gemma-4-31b", "--engine", "sglang")[1]
 
 
+def test_a_pool_too_small_for_one_request_is_said_to_be(run: Any) -> None:
+    few, enough = (
+        run("qwen3-32b", "--engine", "vllm", "--max-model-len", "16384", "--memory", memory)[1]
+        for memory in ("4GiB", "5GiB")
+    )
+    assert few.splitlines()[-1] == "too few for one request of 16,384 tokens: vLLM does not start"
+    assert "does not start" not in enough
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
