@@ -144,7 +144,11 @@ def test_what_a_terminal_would_obey_is_escaped(monkeypatch: pytest.MonkeyPatch) 
     assert piped.getvalue() == "a\\x1b]0;title\\x07b\\u202ec\\nd\\x9be\n"
 
 
-@given(text=TEXTS, lead=st.sampled_from(["=", "+", "-", "@", "\t", "\r", ""]))
+# Before Python 3.11 the csv module does not read a NUL.
+@given(
+    text=TEXTS.filter(lambda text: "\0" not in text),
+    lead=st.sampled_from(["=", "+", "-", "@", "\t", "\r", ""]),
+)
 def test_csv_holds_no_formula_unless_it_is_raw(text: str, lead: str) -> None:
     value = f"{lead}{text}"
     for raw in (False, True):

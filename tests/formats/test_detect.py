@@ -32,7 +32,7 @@ def test_the_first_record_that_a_dialect_knows_decides(tmp_path: Path) -> None:
 def test_as_many_records_are_looked_at_as_the_limit_says_and_blank_lines_are_none(tmp_path: Path) -> None:
     assert format_of(tmp_path, *[OTHER, ""] * (MAX_RECORDS - 1), TOKENS) == "token-ids"
     path = write_log(tmp_path / "late", *[OTHER] * MAX_RECORDS, TOKENS)
-    with pytest.raises(UnknownFormatError, match="the first record is an object of level, expected one"):
+    with pytest.raises(UnknownFormatError, match="the first record is an object of level"):
         read_log(path)
 
 
@@ -53,12 +53,12 @@ def test_the_first_thing_that_is_wrong_is_said(tmp_path: Path) -> None:
         read_log(write_log(tmp_path / "blank", "", "  "))
     with pytest.raises(RecordError, match=r"log:2: "):
         read_log(write_log(tmp_path / "log", OTHER, "{", "["))
-    with pytest.raises(UnknownFormatError, match="the first record is an object of nothing, expected"):
+    with pytest.raises(UnknownFormatError, match="the first record is an object of nothing"):
         read_log(write_log(tmp_path / "log", "{}", OTHER))
     nine = json.dumps({f"k{i}": i for i in range(9)})
-    with pytest.raises(UnknownFormatError, match="an object of k0, k1, k2, k3, k4, k5, k6, k7, expected"):
+    with pytest.raises(UnknownFormatError, match=r"an object of k0, k1, k2, k3, k4, k5, k6, k7\b(?!, k8)"):
         read_log(write_log(tmp_path / "log", nine))
-    with pytest.raises(UnknownFormatError, match="the first record is a JSON int, expected"):
+    with pytest.raises(UnknownFormatError, match="the first record is a JSON int"):
         read_log(write_log(tmp_path / "log", "7"))
 
 

@@ -3,7 +3,7 @@
     python tests/mutation/mutants.py --count 100 [--only 'kvcap/kernels/keys.py'] [--seed 0]
 
 Works in copies of the checkout. Kernels run as plain Python (``NUMBA_DISABLE_JIT``), so that nothing is
-compiled anew; endless loops end after a minute and count as noticed.
+compiled anew. Tests that a change makes endless are stopped, and counted apart.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from queue import SimpleQueue
 
 ROOT = Path(__file__).parents[2]
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
-TIMEOUT_SECONDS = 90
+TIMEOUT_SECONDS = 180
 
 KERNEL = "tests/kernels/test_{}.py"
 SCAN = ("tests/kernels/test_reuse_runs.py",)
@@ -170,8 +170,8 @@ class Copies:
                 shutil.copy2(ROOT / name, target / name)
             self._free.put(target)
 
-    def survives(self, mutant: Mutant) -> bool:
-        """Return whether no test notices."""
+    def outcome(self, mutant: Mutant) -> str:
+        """Return ``noticed``, ``survives`` or ``stopped``."""
         directory = self._free.get()
         path = directory / mutant.path
         original = path.read_bytes()
@@ -185,8 +185,8 @@ class Copies:
             self._free.put(directory)
 
 
-def run_tests(directory: Path, tests: Sequence[str], *, plain: bool) -> bool:
-    """Return whether tests pass there, with kernels as plain Python or compiled."""
+def run_tests(directory: Path, tests: Sequence[str], *, plain: bool) -> str:
+    """Return what becomes of tests there, with kernels as plain Python or compiled."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     environment = {**os.environ, "PYTHONPATH": str(directory), "PYTHONDONTWRITEBYTECODE": "1"}
     environment.pop("KVCAP_SHARED", None)
@@ -198,8 +198,8 @@ def run_tests(directory: Path, tests: Sequence[str], *, plain: bool) -> bool:
             command, cwd=directory, env=environment, capture_output=True, timeout=TIMEOUT_SECONDS
         )
     except subprocess.TimeoutExpired:
-        return False
-    return done.returncode == 0
+        return "stopped"
+    return "noticed" if done.returncode else "survives"
 
 
 def tests_of(path: str) -> tuple[str, ...]:
@@ -225,13 +225,21 @@ def name_of(mutant: Mutant) -> str:
     return f"{mutant.path}: {mutant.before} -> {mutant.after}"
 
 
-def survivors(mutants: Sequence[Mutant], workers: int) -> list[Mutant]:
-    """Return those that no test notices."""
+def tried(mutants: Sequence[Mutant], workers: int) -> dict[str, list[Mutant]]:
+    """Return the changes by what became of them."""
+    found: dict[str, list[Mutant]] = {"noticed": [], "survives": [], "stopped": []}
     with tempfile.TemporaryDirectory(prefix="kvcap-mutants-") as directory:
         copies = Copies(Path(directory), workers)
         with ThreadPoolExecutor(workers) as pool:
-            alive = pool.map(copies.survives, mutants)
-            return [mutant for mutant, survives in zip(mutants, alive, strict=True) if survives]
+            for mutant, outcome in zip(mutants, pool.map(copies.outcome, mutants), strict=True):
+                found[outcome].append(mutant)
+    return found
+
+
+def report(found: dict[str, list[Mutant]]) -> str:
+    """Return what was not noticed, line by line, and the counts."""
+    lines = [f"{name}: {mutant}" for name in ("survives", "stopped") for mutant in found[name]]
+    return "\n".join([*lines, ", ".join(f"{len(mutants)} {name}" for name, mutants in found.items())])
 
 
 def main() -> int:
@@ -244,11 +252,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
-    mutants = sample(args.count, args.only, args.seed)
-    alive = survivors(mutants, args.workers)
-    for mutant in alive:
-        print(f"survives: {mutant}")
-    print(f"{len(mutants) - len(alive)} of {len(mutants)} changes noticed")
+    print(report(tried(sample(args.count, args.only, args.seed), args.workers)))
     return 0
 
 
