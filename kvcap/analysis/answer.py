@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from kvcap.analysis.policy_answer import FifoFall, Headroom, PolicyRow, fifo_falls, headroom, policy_rows
 from kvcap.queries import ResolvedCapacity, largest_capacity, resolve_capacities
+from kvcap.queries.library import ANSWER_NAME
 
 if TYPE_CHECKING:
     from kvcap.queries import Results, RunInfo
@@ -125,37 +125,43 @@ def answer(results: Results, capacities: str | None = None, *, omit_underfilled:
     run = results.run
     wanted = resolve_capacities(capacities or run.rules.capacities, run)
     largest = largest_capacity(run)
-    totals = {row["pool"]: _totals(row) for row in results.query("totals").to_pylist()}
-    percentiles = _percentiles(results)
-    required = {pool: samples for (pool, sample), samples in percentiles.items() if sample == "samples"}
-    headlines = {
-        blocks
-        for samples in required.values()
-        if (blocks := samples.required_blocks.get(HEADLINE_PERCENT)) is not None
-    }
-    rows = _capacity_rows(results, [*(c.blocks for c in wanted), largest.blocks, *headlines])
-    shares = _share_rows(results)
+    rows = results.query(
+        ANSWER_NAME,
+        capacities_blocks=sorted({capacity.blocks for capacity in (*wanted, largest)}),
+        shares=list(SHARE_PERCENTS),
+        percents=list(CAPACITY_PERCENTS),
+        headline=HEADLINE_PERCENT,
+    ).to_pylist()
     simulated = policy_rows(results, omit_underfilled=omit_underfilled)
-    answers = {}
-    for pool, pool_totals in totals.items():
-        empty = CapacityPercentiles(0, None, {})
-        samples = percentiles.get((pool, "samples"), empty)
-        p99 = samples.required_blocks.get(HEADLINE_PERCENT)
-        policies = simulated.get(pool, ())
-        at_p99 = None if p99 is None else ResolvedCapacity("p99", p99, _in_bytes(p99, run))
-        answers[pool] = PoolAnswer(
-            pool=pool,
-            totals=pool_totals,
-            capacities=tuple(_row(c, rows[pool, c.blocks]) for c in (*wanted, largest)),
-            shares=tuple(shares[pool]),
-            samples=samples,
-            reusing=percentiles.get((pool, "reusing"), empty),
-            headline=None if at_p99 is None else _row(at_p99, rows[pool, at_p99.blocks]),
-            policies=policies,
-            headroom=headroom(policies),
-            fifo_falls=fifo_falls(policies),
-        )
-    return Answer(run, answers[None], tuple(answers[pool] for pool in answers if pool is not None))
+    together, *pools = (
+        _pool_answer(row, (*wanted, largest), simulated.get(row["pool"], ()), run) for row in rows
+    )
+    return Answer(run, together, tuple(pools))
+
+
+def _pool_answer(
+    row: dict[str, Any],
+    capacities: tuple[ResolvedCapacity, ...],
+    policies: tuple[PolicyRow, ...],
+    run: RunInfo,
+) -> PoolAnswer:
+    """Return the answer for one pool from its row of the query ``_answer``."""
+    samples, reusing = (_percentiles(row["required"] or [], sample) for sample in ("samples", "reusing"))
+    at = {hits["capacity_blocks"]: hits for hits in row["capacities"]}
+    p99 = samples.required_blocks.get(HEADLINE_PERCENT)
+    at_p99 = None if p99 is None else ResolvedCapacity("p99", p99, _in_bytes(p99, run))
+    return PoolAnswer(
+        pool=row["pool"],
+        totals=_totals(row),
+        capacities=tuple(_row(capacity, at[capacity.blocks]) for capacity in capacities),
+        shares=tuple(ShareRow(**_without(share, "pool")) for share in row["shares"]),
+        samples=samples,
+        reusing=reusing,
+        headline=None if at_p99 is None else _row(at_p99, at[at_p99.blocks]),
+        policies=policies,
+        headroom=headroom(policies),
+        fifo_falls=fifo_falls(policies),
+    )
 
 
 def _in_bytes(blocks: int, run: RunInfo) -> int | None:
@@ -163,37 +169,25 @@ def _in_bytes(blocks: int, run: RunInfo) -> int | None:
 
 
 def _totals(row: dict[str, Any]) -> Totals:
-    values = {key: value for key, value in row.items() if key != "pool"}
+    values = {field.name: row[field.name] for field in fields(Totals)}
     return Totals(**{**values, "mean_input_tokens": values["mean_input_tokens"] or 0.0})
 
 
-def _capacity_rows(results: Results, blocks: list[int]) -> dict[tuple[str | None, int], dict[str, Any]]:
-    table = results.query("hit_rate_curve", capacities_blocks=sorted(set(blocks)))
-    return {(row["pool"], row["capacity_blocks"]): row for row in table.to_pylist()}
+def _row(capacity: ResolvedCapacity, hits: dict[str, Any]) -> CapacityRow:
+    rates = _without(hits, "pool", "capacity_blocks")
+    return CapacityRow(capacity.label, capacity.blocks, capacity.size_bytes, **rates)
 
 
-def _row(capacity: ResolvedCapacity, values: dict[str, Any]) -> CapacityRow:
-    rest = {key: value for key, value in values.items() if key not in ("pool", "capacity_blocks")}
-    return CapacityRow(capacity.label, capacity.blocks, capacity.size_bytes, **rest)
+def _percentiles(rows: list[dict[str, Any]], sample: str) -> CapacityPercentiles:
+    of_sample = [row for row in rows if row["sample"] == sample]
+    if not of_sample:
+        return CapacityPercentiles(0, None, {})
+    return CapacityPercentiles(
+        requests=of_sample[0]["requests"],
+        mean_blocks=of_sample[0]["mean_blocks"],
+        required_blocks={row["percent"]: row["required_blocks"] for row in of_sample},
+    )
 
 
-def _share_rows(results: Results) -> dict[str | None, list[ShareRow]]:
-    shares: dict[str | None, list[ShareRow]] = defaultdict(list)
-    for row in results.query("capacity_for_hit_rate", percents=list(SHARE_PERCENTS)).to_pylist():
-        pool = row.pop("pool")
-        shares[pool].append(ShareRow(**row))
-    return shares
-
-
-def _percentiles(results: Results) -> dict[tuple[str | None, str], CapacityPercentiles]:
-    grouped: dict[tuple[str | None, str], list[dict[str, Any]]] = defaultdict(list)
-    for row in results.query("capacity_percentiles", percents=list(CAPACITY_PERCENTS)).to_pylist():
-        grouped[row["pool"], row["sample"]].append(row)
-    return {
-        key: CapacityPercentiles(
-            requests=rows[0]["requests"],
-            mean_blocks=rows[0]["mean_blocks"],
-            required_blocks={row["percent"]: row["required_blocks"] for row in rows},
-        )
-        for key, rows in grouped.items()
-    }
+def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}

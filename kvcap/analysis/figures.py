@@ -5,8 +5,9 @@ Every printed figure has one of two sources. What is printed as it is asked come
 at many capacities comes from :class:`Figures`, which agrees with them (tested over all kinds of run):
 
 ==================================================  ===============================================
-the answer of ``replay``, and ``diff``              ``totals``, ``hit_rate_curve``,
-                                                    ``capacity_for_hit_rate``, ``capacity_percentiles``
+the answer of ``replay``, and ``diff``              ``_answer``, which joins ``totals``,
+                                                    ``hit_rate_curve``, ``capacity_for_hit_rate`` and
+                                                    ``capacity_percentiles``
 policies, wherever they are printed                 ``policy_hit_rates``
 ``plan``: hits and reads of tiers                   ``tiers``
 ``plan``: capacity and hits of goal and steps,      :class:`Figures`

@@ -51,4 +51,4 @@ def _write(results: Results, path: Path) -> None:
         connection.execute(setup_sql())
         for query in list_queries():
             if set(query.reads) <= names:
-                connection.execute(query.macro_sql)
+                connection.execute(query.macro_sql + query.view_sql)

@@ -31,10 +31,14 @@ _PACKAGE: Final = Path(__file__).resolve().parents[1]
 _PARAMETER: Final = re.compile(r"\$(?P<name>\w+)\s*\((?P<text>[^)]*)\)")
 _PLACEHOLDER: Final = re.compile(r"\$(\w+)")
 _DEFAULT: Final = re.compile(r"(?P<what>.*?),?\s*default\s+(?P<default>.+)\Z", re.DOTALL)
-_DEFINITION: Final = re.compile(r"^CREATE (?:MACRO|VIEW) (?P<name>\w+).*?;$", re.DOTALL | re.MULTILINE)
+_DEFINITION: Final = re.compile(
+    r"^CREATE (?:MACRO (?P<macro>\w+\()|VIEW (?P<view>\w+)).*?;$", re.DOTALL | re.MULTILINE
+)
 _INDENT: Final = "    "
 SETUP_NAME: Final = "_setup"
 """The file with the macros and views that every connection gets; not a query."""
+ANSWER_NAME: Final = "_answer"
+"""The query behind the answer of a replay, which is not listed."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ class NamedQuery:
 
     @property
     def macro_sql(self) -> str:
-        """The statements that make it a table macro, and a view where every parameter has a default."""
+        """The statement that makes it a table macro."""
         parameters = [
             parameter.name
             if parameter.default is None
@@ -79,10 +83,14 @@ class NamedQuery:
             for parameter in sorted(self.parameters, key=lambda parameter: parameter.default is not None)
         ]
         body = _PLACEHOLDER.sub(r"\1", self.sql)
-        macro = f"CREATE MACRO {self.name}({', '.join(parameters)}) AS TABLE\n{body};\n"
+        return f"CREATE MACRO {self.name}({', '.join(parameters)}) AS TABLE\n{body};\n"
+
+    @property
+    def view_sql(self) -> str:
+        """The statement that makes it a view of the macro; empty where a parameter has no default."""
         if any(parameter.default is None for parameter in self.parameters):
-            return macro
-        return f"{macro}CREATE VIEW {self.name} AS FROM {self.name}();\n"
+            return ""
+        return f"CREATE VIEW {self.name} AS FROM {self.name}();\n"
 
     def bind(self, values: dict[str, str]) -> dict[str, str]:
         """Return a value for every parameter.
@@ -136,7 +144,7 @@ def load_query(name: str) -> NamedQuery:
     UsageError
         If there is none of that name.
     """
-    if name not in query_names():
+    if name not in query_names() and name != ANSWER_NAME:
         raise UsageError(f"there is no query {name!r}, expected one of {', '.join(query_names())}")
     return _parse(name, (sql_directory() / f"{name}.sql").read_text(encoding="utf-8"))
 
@@ -149,17 +157,19 @@ def setup_sql() -> str:
 
 @cache
 def _setup_statements() -> dict[str, str]:
-    return {match["name"]: match[0] for match in _DEFINITION.finditer(setup_sql())}
+    return {match["macro"] or match["view"]: match[0] for match in _DEFINITION.finditer(setup_sql())}
 
 
 def defined_names() -> set[str]:
-    """Return the names of all macros, views and named queries."""
-    return {*_setup_statements(), *query_names()}
+    """Return the names of all macros, with the ``(`` of their calls, and of all views."""
+    return {*_setup_statements(), *query_names(), *(f"{name}(" for name in query_names())}
 
 
 def definition(name: str) -> str:
-    """Return the statements that make a macro, a view or a named query."""
-    return _setup_statements().get(name) or load_query(name).macro_sql
+    """Return the statement that makes a macro or a view."""
+    if name in _setup_statements():
+        return _setup_statements()[name]
+    return load_query(name[:-1]).macro_sql if name.endswith("(") else load_query(name).view_sql
 
 
 def _parse(name: str, text: str) -> NamedQuery:
@@ -182,7 +192,7 @@ def _parse(name: str, text: str) -> NamedQuery:
         parameters=_parse_parameters(joined["parameters"]),
         returns=joined["returns"],
         header="\n".join(header),
-        example=tuple(line.removeprefix(_INDENT) for line in sections["example"] if line),
+        example=tuple(line.removeprefix(_INDENT) for line in sections.get("example", ()) if line),
         sql="\n".join(lines[n_header:]).strip(),
     )
 

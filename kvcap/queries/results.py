@@ -146,7 +146,8 @@ class Results:
 
     def _define_names_in(self, text: str) -> None:
         """Create the macros and views that a text names; all of them would take longer than most answers."""
-        for name in set(re.findall(r"\w+", text.lower())) & self._undefined:
+        words = re.findall(r"(\w+)(\s*\()?", text.lower())
+        for name in {f"{word}(" if call else word for word, call in words} & self._undefined:
             if name not in self._undefined:
                 continue
             # First of all, since its own text names it.
