@@ -9,11 +9,11 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -21,12 +21,19 @@ import pytest
 from kinds_of_run import AGES, BYTES, EVERY_REUSE, KINDS, MEASURED_BLOCKS, ONE_STREAM, POLICIES, Kind
 
 import kvcap
+from kvcap.analysis import answer
+from kvcap.analysis.check import Limits, check
+from kvcap.analysis.diff import diff
 from kvcap.analysis.figures import load_figures
+from kvcap.analysis.plan import plan
+from kvcap.analysis.plan_options import PlanOptions, parse_goal, parse_tier
 from kvcap.cli import main
-from kvcap.cli.layouts import ROWS
-from kvcap.cli.writer import write
+from kvcap.cli.answer_layout import ANSWER
+from kvcap.cli.layouts import CHECKS, DIFF, PLAN, ROWS
+from kvcap.cli.writer import Layout, write
 from kvcap.errors import KvcapError
 from kvcap.queries import NamedQuery, list_queries
+from kvcap.units import parse_capacity
 
 PERCENTS = (1, 10, 25, 50, 90, 99, 99.9, 100)
 
@@ -43,24 +50,64 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Question:
-    """Arguments of ``kvcap``: RESULTS stands for a run's directory, PLAIN for that of the plain run, LOG for
-    the log of the run and the options it is replayed with, FILE for a file to write."""
+    """What is asked of an open run, beside the plain one, and how the answer is laid out."""
+
+    ask: Callable[[kvcap.Results, kvcap.Results], Any]
+    layout: Layout
+    needs: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Command:
+    """Arguments of ``kvcap``: RESULTS stands for a run's directory, LOG for its log and the options of its
+    replay, FILE for a file to write."""
 
     argv: Sequence[str]
     needs: Sequence[str] = ()
     form: str = "table"
 
 
-def in_forms(name: str, forms: str, *argv: str, needs: Sequence[str] = ()) -> dict[str, Question]:
-    """The same question in several forms."""
-    return {f"{name} as {form}": Question([*argv, "--format", form], needs, form) for form in forms.split()}
-
-
 PLANNED = (MEASURED_BLOCKS,)
-WORTH = ("--prefill-tokens-per-second", "5", "--gpu-hour", "2", "--requests-per-day", "1000")
-TIERS = ("--tier", "a=1GiB:3", "--step", "1GiB", "--window-seconds", "30", *WORTH)
-BLOCK_TIERS = ("--tier", "a=1blocks:3", "--step", "1blocks", "--goal", "ceiling-share", "95")
-LIMITS = ("--min-requests", "1", "--min-hit-rate", "0.01", "--min-token-hit-rate", "0.01")
+WORTH = PlanOptions(
+    tiers=(parse_tier("a=1GiB:3"),),
+    step=parse_capacity("1GiB"),
+    window_seconds=30,
+    prefill_tokens_per_second=Fraction(5),
+    gpu_hour=Fraction(2),
+    requests_per_day=Fraction(1000),
+)
+IN_BLOCKS = PlanOptions(
+    goal=parse_goal("ceiling-share 95"), tiers=(parse_tier("a=1blocks:3"),), step=parse_capacity("1blocks")
+)
+LIMITS = Limits(min_requests=1, min_hit_rate=Fraction(1, 100), min_token_hit_rate=Fraction(1, 100))
+
+QUESTIONS = {
+    "answer": Question(lambda run, plain: answer(run), ANSWER),
+    "plan": Question(lambda run, plain: plan(run), PLAN, PLANNED),
+    "plan of tiers": Question(lambda run, plain: plan(run, WORTH), PLAN, (*PLANNED, BYTES)),
+    "plan in blocks": Question(lambda run, plain: plan(run, IN_BLOCKS), PLAN, PLANNED),
+    "check": Question(lambda run, plain: check(run, LIMITS), CHECKS),
+    "diff": Question(lambda run, plain: diff(run, plain), DIFF),
+    "diff the other way": Question(lambda run, plain: diff(plain, run), DIFF),
+    "sql": Question(
+        lambda run, plain: run.sql("FROM requests JOIN reuse_runs USING (request_id), run"), ROWS
+    ),
+}
+
+COMMANDS = {
+    "report": Command(["report", "RESULTS"], PLANNED),
+    "report of tiers": Command(
+        ["report", "RESULTS", "--tier", "a=1GiB:3", "--prefill-tokens-per-second", "5"], (*PLANNED, BYTES)
+    ),
+    "route": Command(
+        ["route", "LOG", "--capacity-per-instance", "4blocks", "--instances", "1,3"], [ONE_STREAM]
+    ),
+    "parquet": Command(
+        ["sql", "RESULTS", "FROM requests", "--format", "parquet", "-o", "FILE"], (), "parquet"
+    ),
+    "attach": Command(["sql", "RESULTS", "--attach", "FILE"], (), "file"),
+}
+
 PARAMETERS = {
     "hit_rate": {"capacity_blocks": "1"},
     "tiers": {"tiers": "a=1, b=p50", "mode": "inclusive"},
@@ -73,28 +120,6 @@ NEEDS = {
     "ttl_surface": [AGES],
 }
 """What queries need that not every run has."""
-
-QUESTIONS = {
-    **in_forms("replay", "table json csv", "replay", "LOG"),
-    **in_forms("plan", "table json", "plan", "RESULTS", needs=PLANNED),
-    **in_forms("plan of tiers", "table json", "plan", "RESULTS", *TIERS, needs=(*PLANNED, BYTES)),
-    "plan in blocks": Question(["plan", "RESULTS", *BLOCK_TIERS], PLANNED),
-    "report": Question(["report", "RESULTS"], PLANNED),
-    "report of tiers": Question(["report", "RESULTS", *TIERS], (*PLANNED, BYTES)),
-    **in_forms("check", "table json", "check", "RESULTS", *LIMITS),
-    **in_forms("diff", "table csv", "diff", "RESULTS", "PLAIN"),
-    **in_forms("diff the other way", "json", "diff", "PLAIN", "RESULTS"),
-    "route": Question(
-        ["route", "LOG", "--capacity-per-instance", "4blocks", "--instances", "1,3"], [ONE_STREAM]
-    ),
-    **in_forms(
-        "sql", "table csv json", "sql", "RESULTS", "FROM requests JOIN reuse_runs USING (request_id), run"
-    ),
-    "sql as parquet": Question(
-        ["sql", "RESULTS", "FROM requests", "--format", "parquet", "-o", "FILE"], form="parquet"
-    ),
-    "attach": Question(["sql", "RESULTS", "--attach", "FILE"], form="file"),
-}
 
 
 @pytest.fixture(scope="module", params=KINDS.values(), ids=KINDS)
@@ -110,70 +135,88 @@ def replayed(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same of the plain run."""
-    return kept_replay(KINDS["plain"], tmp_path_factory.mktemp("plain"))
+def results(replayed: Path) -> Iterator[kvcap.Results]:
+    with kvcap.open_results(replayed / "results") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kvcap.Results]:
+    """The plain run."""
+    with kvcap.open_results(
+        kept_replay(KINDS["plain"], tmp_path_factory.mktemp("plain")) / "results"
+    ) as opened:
+        yield opened
 
 
 def kept_replay(kind: Kind, root: Path) -> Path:
-    log = root / "log.jsonl"
+    log, answer_file = root / "log.jsonl", root / "answer.txt"
     kind.write_log(log)
-    answer, out = str(root / "answer.txt"), str(root / "results")
-    assert main(["replay", str(log), *kind.arguments(), "--out", out, "-o", answer]) == 0
+    out = ["--out", str(root / "results"), "-o", str(answer_file)]
+    assert main(["replay", str(log), *kind.arguments(), *out]) == 0
+    is_table(answer_file.read_text(encoding="utf-8"), answer_file)
     return root
+
+
+def is_refused(ask: Callable[[], Any], needs: Sequence[str], kind: Kind) -> bool:
+    """Whether a question is refused, as it must be, of a run that lacks what it needs."""
+    lacking = [REASONS[need] for need in needs if need in kind.lacks]
+    if lacking:
+        with pytest.raises(KvcapError, match="|".join(lacking)):
+            ask()
+    return bool(lacking)
+
+
+def is_written(layout: Layout, found: Any, file: Path) -> None:
+    """Check every form of an answer."""
+    for form in ("table", "html", "json", "csv"):
+        if form != "csv" or layout.records is not None:
+            stream = io.StringIO()
+            write(layout, found, form, stream)
+            CHECKS_OF_FORMS[form](stream.getvalue(), file)
 
 
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
 def test_a_question_is_answered_or_refused_for_a_reason(
-    question: Question,
-    kind: Kind,
-    replayed: Path,
-    plain: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    question: Question, kind: Kind, results: kvcap.Results, plain: kvcap.Results, tmp_path: Path
 ) -> None:
-    file = tmp_path / "file"
-    places = {
-        "RESULTS": [str(replayed / "results")],
-        "PLAIN": [str(plain / "results")],
-        "LOG": [str(replayed / "log.jsonl"), *kind.arguments()],
-        "FILE": [str(file)],
-    }
-    capsys.readouterr()
-    code = main([word for part in question.argv for word in places.get(part, [part])])
-    out, err = capsys.readouterr()
-    lacking = [REASONS[need] for need in question.needs if need in kind.lacks]
-    if lacking:
-        assert code in (1, 2)
-        assert any(re.search(reason, err) for reason in lacking)
-        assert (out, err.count("\n")) == ("", 1)
-        return
-    # A limit may be broken.
-    assert (code, err) == (0, "") or (question.argv[0], code, err) == ("check", 1, "")
-    CHECKS[question.form](out, file)
-
-
-@pytest.fixture(scope="module")
-def results(replayed: Path) -> Iterator[kvcap.Results]:
-    with kvcap.open_results(replayed / "results") as opened:
-        yield opened
+    if not is_refused(lambda: question.ask(results, plain), question.needs, kind):
+        is_written(question.layout, question.ask(results, plain), tmp_path)
 
 
 @pytest.mark.parametrize("query", list_queries(), ids=lambda query: query.name)
 def test_a_query_is_answered_or_refused_for_a_reason(
     query: NamedQuery, kind: Kind, results: kvcap.Results, tmp_path: Path
 ) -> None:
-    lacking = [REASONS[need] for need in NEEDS.get(query.name, ()) if need in kind.lacks]
-    if lacking:
-        with pytest.raises(KvcapError, match="|".join(lacking)):
-            results.query(query.name, **PARAMETERS.get(query.name, {}))
+    parameters = PARAMETERS.get(query.name, {})
+    if is_refused(lambda: results.query(query.name, **parameters), NEEDS.get(query.name, ()), kind):
         return
-    table = results.query(query.name, **PARAMETERS.get(query.name, {}))
+    table = results.query(query.name, **parameters)
     assert table.column_names == re.findall(r"(\w+) [A-Z]+", re.sub(r"\([^()]*\)", "", query.returns))
-    for form in ("table", "csv", "json"):
-        stream = io.StringIO()
-        write(ROWS, table, form, stream)
-        CHECKS[form](stream.getvalue(), tmp_path)
+    is_written(ROWS, table, tmp_path)
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_a_command_is_obeyed_or_refused_for_a_reason(
+    command: Command, kind: Kind, replayed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / ("file.parquet" if command.form == "parquet" else "file")
+    places = {
+        "RESULTS": [str(replayed / "results")],
+        "LOG": [str(replayed / "log.jsonl"), *kind.arguments()],
+        "FILE": [str(file)],
+    }
+    capsys.readouterr()
+    code = main([word for part in command.argv for word in places.get(part, [part])])
+    out, err = capsys.readouterr()
+    lacking = [REASONS[need] for need in command.needs if need in kind.lacks]
+    if lacking:
+        assert code in (1, 2)
+        assert any(re.search(reason, err) for reason in lacking)
+        assert (out, err.count("\n")) == ("", 1)
+        return
+    assert (code, err) == (0, "")
+    CHECKS_OF_FORMS[command.form](out, file)
 
 
 def test_figures_are_those_of_the_queries(results: kvcap.Results) -> None:
@@ -236,4 +279,11 @@ def is_file(out: str, file: Path) -> None:
     assert out == ""
 
 
-CHECKS = {"table": is_table, "json": is_json, "csv": is_csv, "parquet": is_parquet, "file": is_file}
+CHECKS_OF_FORMS = {
+    "table": is_table,
+    "html": is_table,
+    "json": is_json,
+    "csv": is_csv,
+    "parquet": is_parquet,
+    "file": is_file,
+}

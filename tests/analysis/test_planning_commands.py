@@ -5,11 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from replayed import replayed
 
+import kvcap
+from kvcap.analysis import answer
 from kvcap.cli import main
 
 
@@ -105,3 +109,27 @@ def test_a_large_change_is_said_as_a_multiple(capsys: pytest.CaptureFixture[str]
     with replayed([[1], [1]]) as a, replayed([[1]] * 50) as b:
         write(DIFF, diff(a, b), "table", sys.stdout)
     assert "25 times" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("asked", [["plan"], ["check", "--min-requests", "1"]])
+def test_what_asks_no_sql_loads_no_duckdb(results_dir: Path, asked: list[str]) -> None:
+    argv = [asked[0], str(results_dir), *asked[1:]]
+    script = f"import sys; from kvcap.cli import main; print(main({argv!r}), 'duckdb' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert said.stdout.splitlines()[-1] == "0 False"
+
+
+def test_the_answer_of_a_plain_replay_is_one_statement(
+    results_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    query = kvcap.Results.query
+
+    def counted(results: kvcap.Results, name: str, **parameters: object) -> object:
+        asked.append(name)
+        return query(results, name, **parameters)
+
+    monkeypatch.setattr(kvcap.Results, "query", counted)
+    with kvcap.open_results(results_dir) as results:
+        answer(results)
+    assert len(asked) == 1

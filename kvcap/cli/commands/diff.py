@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from kvcap.cli.options import add_capacities, add_force, add_format, add_output
+from kvcap.cli.options import add_force, add_format, add_output
+from kvcap.engines.rules import DEFAULT_CAPACITIES
 
 HELP: Final = "Compare the results of two replays side by side."
 
@@ -14,7 +15,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("a", metavar="RESULTS_DIR_A", help="what `kvcap replay --out` wrote")
     parser.add_argument("b", metavar="RESULTS_DIR_B", help="the same of the other run")
-    add_capacities(parser)
+    parser.add_argument(
+        "--capacities",
+        metavar="LIST",
+        help=f"where to compare hit rates, as replay takes it (default: what both runs know of "
+        f"{DEFAULT_CAPACITIES}; powers of two in tokens where one has no bytes per token)",
+    )
     add_format(parser, "csv", what="comparison")
     add_output(parser, "write the comparison to this file (default: stdout)")
     add_force(parser)
