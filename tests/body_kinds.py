@@ -156,9 +156,10 @@ KINDS = (
         {"info": {"trace_id": "t", "trace_metadata": {"mlflow.trace.session": "s"}}, "data": {"spans": [
             {"start_time_unix_nano": NOON_S * 10**9, "end_time_unix_nano": NOON_S * 10**9 + 900_000_000,
              "attributes": {"mlflow.spanType": '"CHAT_MODEL"', "mlflow.spanInputs": json.dumps(CHAT),
-                            "mlflow.chat.tokenUsage": '{"input_tokens": 20, "output_tokens": 7}'}},
+                            "mlflow.chat.tokenUsage": json.dumps(
+                                {"input_tokens": 20, "output_tokens": 7, "cache_read_input_tokens": 15})}},
             {"attributes": {"mlflow.spanType": '"CHAIN"'}}]}},
-        session="s", counts=(20, None, 7), durations=(None, None, 900), skipped=1,
+        session="s", counts=(20, 15, 7), durations=(None, None, 900), skipped=1,
     ),
     Kind(
         "braintrust",

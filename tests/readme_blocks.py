@@ -1,8 +1,9 @@
 """The generated parts of README.md and of the pages beside the code.
 
-A block stands between ``<!-- transcript: kvcap ... -->``, ``<!-- commands: all -->``,
-``<!-- queries: all -->``, ``<!-- formats: all -->`` or ``<!-- start-up lines: table -->`` (or ``misses``) and
-``<!-- end -->``. ``pytest tests/docs --overwrite-docs`` writes them again.
+A block stands between ``<!-- KIND: TEXT -->`` and ``<!-- end -->``: ``transcript: kvcap ...``,
+``commands: all``, ``queries: all``, ``formats: all``, ``held logs: table``,
+``start-up lines: table`` (or ``misses``).
+``pytest tests/docs --overwrite-docs`` writes them again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import re
 import shlex
 from pathlib import Path
 
+import held_logs
 import start_up_lines
 
 from kvcap.cli import main
@@ -26,7 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = [README, *sorted(ROOT.glob("kvcap/**/README.md")), *sorted(ROOT.glob("[ps]*/README.md"))]
 _BLOCK = re.compile(
-    r"<!-- (?P<kind>transcript|commands|queries|formats|start-up lines): (?P<text>.+?) -->\n.*?<!-- end -->",
+    r"<!-- (?P<kind>transcript|commands|queries|formats|held logs|start-up lines): (?P<text>.+?) -->\n"
+    r".*?<!-- end -->",
     re.DOTALL,
 )
 
@@ -52,6 +55,7 @@ def _block(match: re.Match[str]) -> str:
         "queries": _query_table,
         "start-up lines": start_up_lines.markdown,
         "formats": _format_table,
+        "held logs": held_logs.markdown,
     }
     return f"<!-- {match['kind']}: {match['text']} -->\n{makers[match['kind']](match['text'])}<!-- end -->"
 

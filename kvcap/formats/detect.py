@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
@@ -17,6 +18,7 @@ from kvcap.formats.registry import DIALECTS
 from kvcap.formats.rows import FieldError
 
 MAX_RECORDS: Final = 1000
+_LIKE_JSON: Final = re.compile(r"""is ['"][\[{](?:\\[nrt]|\s)*["'\[{\d-]""")
 _NOT_WHOLE: Final = "is the file whole, or are its lines cut?"
 _NO_JSON: Final = (
     "of servers' own logs those of vLLM and SGLang that hold requests are read: log requests there, or at a "
@@ -103,7 +105,7 @@ def _with_advice(error: RecordError) -> RecordError:
     """Return the error of a first line that is no JSON, with what to do where it does not look like any."""
     if "expected JSON" not in error.reason:
         return error
-    is_json = error.reason[3:5] in ("'{", "'[")
+    is_json = _LIKE_JSON.match(error.reason) is not None
     reason = f"{error.reason}; {_NOT_WHOLE if is_json else _NO_JSON}"
     return RecordError(error.path, error.line, error.field, reason)
 

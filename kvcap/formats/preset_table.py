@@ -31,6 +31,15 @@ def langfuse_counts(details: Any) -> Usage:
     return Usage(sum(parts) if "input" in counts else None, cached, counts.get("output"))
 
 
+def mlflow_counts(usage: Any) -> Usage:
+    """Return what MLflow's ``tokenUsage`` says: its input contains what was read from a cache."""
+    usage = unpacked(usage)
+    if not isinstance(usage, Mapping):
+        return Usage()
+    names = ("input_tokens", "cache_read_input_tokens", "output_tokens")
+    return Usage(*(whole_number(usage.get(name)) for name in names))
+
+
 PRESETS: Final[tuple[Preset, ...]] = (
     Preset(
         name="openhands-completions",
@@ -233,6 +242,7 @@ PRESETS: Final[tuple[Preset, ...]] = (
         end=("end_time_unix_nano", "end_time_ns"),
         session=("info.trace_metadata.mlflow.trace.session", "info.trace_id"),
         usage=("attributes.mlflow.chat.tokenUsage",),
+        counts=mlflow_counts,
         timestamp_unit="ns",
     ),
     Preset(

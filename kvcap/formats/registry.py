@@ -24,7 +24,7 @@ from kvcap.formats.ragpulse import RAGPULSE
 from kvcap.formats.sglang import SGLANG, SGLANG_LINES, SGLANG_TEXT
 from kvcap.formats.tair import TAIR, TAIR_EVENTS
 from kvcap.formats.token_ids import TOKEN_IDS
-from kvcap.formats.unusable import BATCH_OUTPUT, KV_EVENTS, LENGTHS
+from kvcap.formats.unusable import BATCH_OUTPUT, KV_EVENTS, LENGTHS, OPENASSISTANT, STORED_COMPLETIONS
 from kvcap.formats.vllm import VLLM
 from kvcap.formats.vllm_text import VLLM_TEXT
 
@@ -51,6 +51,8 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     *AGENTS,
     TOKEN_IDS,
     BATCH_OUTPUT,
+    OPENASSISTANT,
+    STORED_COMPLETIONS,
     OPENAI_BATCH,
     *CONVERSATIONS,
     LITELLM,

@@ -9,6 +9,7 @@ import orjson
 
 from kvcap.formats.bodies import openai_body
 from kvcap.formats.bodies.usage import Usage
+from kvcap.formats.identity import identity_of
 from kvcap.formats.rows import FieldError, Row, optional_text, show
 from kvcap.formats.timestamps import detect_unit, to_microseconds
 
@@ -52,6 +53,7 @@ def text_row(body: Mapping[str, Any], usage: Usage | None = None, **columns: Any
     """
     request, remarks = openai_body(dict(body))
     row = Row(text=body_text(request), remarks=tuple(remarks), **columns)
+    row.identity = row.identity or identity_of(body)
     if row.model is None:
         row.model = optional_text(request, "model")
     if usage is not None:

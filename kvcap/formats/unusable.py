@@ -67,6 +67,26 @@ BATCH_OUTPUT: Final = Dialect(
     "the batch's input file",
 )
 
+OPENASSISTANT: Final = Dialect(
+    name="openassistant",
+    summary="OpenAssistant's trees of messages, and messages of them",
+    kind="request_json",
+    matches=lambda record: has(record, "message_tree_id"),
+    read=_refuse,
+    refusal="a tree holds many conversations, one to each leaf, so it cannot drive a replay as it stands; "
+    "write each path as a line of messages and read them with --conversations turns",
+)
+
+STORED_COMPLETIONS: Final = Dialect(
+    name="openai-stored-completions",
+    summary="lists of stored chat completions of the OpenAI API",
+    kind="request_json",
+    matches=lambda record: has(record, "object", "choices") and record["object"] == "chat.completion",
+    read=_refuse,
+    refusal="stored completions are answers without their prompts, so they cannot drive a replay; fetch the "
+    "messages of each (chat/completions/ID/messages) and log them as messages",
+)
+
 LENGTHS: Final = Dialect(
     name="lengths",
     summary="traces of lengths alone (Mooncake rows without hash_ids, TraceLab rounds, Azure, BurstGPT)",

@@ -62,7 +62,7 @@ def _read(record: Any, values: Values) -> Iterator[Row | Skip]:
     yield text_row(
         {"prompt": record["prompt"], "add_special_tokens": False},
         timestamp=record["timestamp"],
-        namespace=record["adapter"],
+        identity={"adapter": record["adapter"]} if record["adapter"] else None,
         record=record,
     )
 

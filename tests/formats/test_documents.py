@@ -183,6 +183,7 @@ def test_an_unknown_log_hears_what_to_do(record: Any, message: str, tmp_path: Pa
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        ("[TRT-LLM][INFO] x", "expected JSON .*; of servers' own logs those of vLLM"),
         (
             "time=2026-01-01 level=INFO msg=hi",
             "expected JSON .*; of servers' own logs those of vLLM and SGLang",

@@ -243,5 +243,5 @@ def test_vllm_lines_without_ids_are_rendered_prompts(tmp_path: Path) -> None:
     bodies = [json.loads(text) for text in table["request_json"].to_pylist()]
     assert [body["prompt"] for body in bodies] == ["it's\né, params: SamplingParams(", "it's", [1, 2]]
     assert not any(body["add_special_tokens"] for body in bodies)
-    assert table["namespace"].to_pylist() == [None, "a", None]
+    assert table["namespace"].to_pylist() == [None, "adapter=a", None]
     assert report.format_name == "vllm-text"

@@ -84,3 +84,20 @@ def test_every_part_of_a_conversation_is_in_the_prompt(
     tokenizer = Tokenizer.from_file(str(shared_path("cases/tok/tokenizer.json")))
     prompt = tokenizer.decode(ids, skip_special_tokens=False)
     assert all(text in prompt for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks", "ceiling"),
+    [
+        ("23-one-line-json-array", 4, 2),
+        ("27-parquet-json-string", 4, 2),
+        ("28-csv-hash-ids", 4, 2),
+        ("30-prompt-of-ids-needs-no-tokenizer", 8, 4),
+    ],
+)
+def test_ids_are_read_in_every_container_and_need_no_tokenizer(
+    name: str, blocks: int, ceiling: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = answer(name, capsys, monkeypatch)
+    assert (found["run"]["requests"], found["run"]["blocks"]) == (2, blocks)
+    assert found["together"]["totals"]["ceiling_blocks"] == ceiling

@@ -22,7 +22,7 @@ BILLING: Final = (
     "requests hold a billing header in their system prompt, which engines take out and so is here"
 )
 
-_OWN_BLOCKS: Final = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "search_result"))
+_OWN_BLOCKS: Final = ("tool_use", "tool_result", "thinking", "redacted_thinking", "search_result")
 _MEDIA: Final = ("image", "document")
 _BILLING_PREFIX: Final = "x-anthropic-billing-header"
 _EXPECTED_BLOCK: Final = "text, image, document, thinking, search_result, tool_use or tool_result"
