@@ -22,7 +22,8 @@ from kinds_of_run import AGES, BYTES, EVERY_REUSE, KINDS, MEASURED_BLOCKS, ONE_S
 
 import kvcap
 from kvcap.analysis import answer
-from kvcap.analysis.check import Limits, check
+from kvcap.analysis.check import check
+from kvcap.analysis.check_options import CheckOptions
 from kvcap.analysis.diff import diff
 from kvcap.analysis.figures import load_figures
 from kvcap.analysis.plan import plan
@@ -79,7 +80,7 @@ WORTH = PlanOptions(
 IN_BLOCKS = PlanOptions(
     goal=parse_goal("ceiling-share 95"), tiers=(parse_tier("a=1blocks:3"),), step=parse_capacity("1blocks")
 )
-LIMITS = Limits(min_requests=1, min_hit_rate=Fraction(1, 100), min_token_hit_rate=Fraction(1, 100))
+LIMITS = CheckOptions(min_requests=1, min_hit_rate=Fraction(1, 100), min_token_hit_rate=Fraction(1, 100))
 
 QUESTIONS = {
     "answer": Question(lambda run, plain: answer(run), ANSWER),
