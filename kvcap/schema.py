@@ -15,7 +15,18 @@ SCHEMA_KEY: Final = b"kvcap.schema"
 PROVENANCE_KEY: Final = b"kvcap.provenance"
 
 TraceKind = Literal["token_ids", "hash_ids", "request_json"]
-TableName = Literal["trace", "requests", "reuse_runs", "curve", "policies", "policy_requests"]
+TableName = Literal[
+    "trace",
+    "requests",
+    "reuse_runs",
+    "curve",
+    "policies",
+    "policy_requests",
+    "explained",
+    "limits",
+    "restarts",
+    "survival",
+]
 
 TIMESTAMP: Final = pa.timestamp("us")
 TOKEN_IDS: Final = pa.list_(pa.uint32())
@@ -156,6 +167,91 @@ POLICY_REQUESTS: Final = pa.schema(
     ]
 )
 """Leading hits of every request, warm-up included, in every simulation; kept on demand."""
+
+
+MISS_CAUSES: Final = (
+    "never_seen",
+    "partial_block",
+    "last_token",
+    "other_instance",
+    "capacity_and_ttl",
+    "capacity",
+    "ttl",
+    "restart",
+    "source_running",
+    "below_minimum",
+)
+"""Why a prompt token was not served from cache, in the order in which causes are taken; else unexplained."""
+
+EXPLAINED: Final = pa.schema(
+    [
+        pa.field("request_id", pa.int64(), nullable=False),
+        pa.field("input_tokens", pa.int64(), nullable=False),
+        pa.field("observed_tokens", pa.int64(), nullable=False),
+        pa.field("expected_tokens", pa.int64(), nullable=False),
+        pa.field("more_tokens", pa.int64(), nullable=False),
+        *(pa.field(f"{cause}_tokens", pa.int64(), nullable=False) for cause in MISS_CAUSES),
+        pa.field("unexplained_tokens", pa.int64(), nullable=False),
+        *(pa.field(f"{cause}_hit_tokens", pa.int64(), nullable=False) for cause in MISS_CAUSES),
+    ]
+)
+"""One row per request whose observed hit the log tells.
+
+Its prompt is what hit as expected (``observed_tokens - more_tokens``), ``more_tokens`` hit beyond that, the
+tokens that missed by cause, and the unexplained ones. ``expected_tokens`` are those that hit as expected and
+the unexplained ones. Columns that end in ``_hit_tokens`` say what hit although that cause speaks against it;
+but for ``source_running``, where both are as expected, they add up to ``more_tokens``.
+"""
+
+LIMITS: Final = pa.schema(
+    [
+        pa.field("instance", pa.string()),
+        pa.field("first_request_id", pa.int64(), nullable=False),
+        pa.field("since", TIMESTAMP),
+        pa.field("structure", pa.string(), nullable=False),
+        pa.field("capacity_blocks", pa.int64()),
+        pa.field("capacity_low_blocks", pa.int64()),
+        pa.field("capacity_high_blocks", pa.int64()),
+        pa.field("ttl_us", pa.int64()),
+        pa.field("ttl_low_us", pa.int64()),
+        pa.field("ttl_high_us", pa.int64()),
+        pa.field("misfit", pa.float64(), nullable=False),
+    ]
+)
+"""The limits of every instance by time; null where none is visible, or none bounds it from that side.
+
+``misfit`` is the error of the whole structure as a share of what no limits get wrong.
+"""
+
+RESTARTS: Final = pa.schema(
+    [
+        pa.field("instance", pa.string()),
+        pa.field("last_request_id", pa.int64()),
+        pa.field("first_request_id", pa.int64()),
+        pa.field("after", TIMESTAMP),
+        pa.field("until", TIMESTAMP),
+        pa.field("requests", pa.int64(), nullable=False),
+        pa.field("missed_tokens", pa.int64(), nullable=False),
+        pa.field("is_given", pa.bool_(), nullable=False),
+    ]
+)
+"""Restarts of instances, each between two requests of it, and what missed because of it."""
+
+SURVIVAL: Final = pa.schema(
+    [
+        pa.field("age_from_seconds", pa.float64()),
+        pa.field("age_to_seconds", pa.float64()),
+        pa.field("depth_from_blocks", pa.int64(), nullable=False),
+        pa.field("depth_to_blocks", pa.int64(), nullable=False),
+        pa.field("requests", pa.int64(), nullable=False),
+        pa.field("known_tokens", pa.int64(), nullable=False),
+        pa.field("hit_tokens", pa.int64(), nullable=False),
+    ]
+)
+"""What was left of blocks that an instance had, by the time since their last use and by their depth.
+
+Both ranges hold their lower end and not their upper one; null ages where the log has no times, or no bound.
+"""
 
 
 def trace_schema(kind: TraceKind, kept: tuple[pa.Field, ...] = ()) -> pa.Schema:

@@ -16,7 +16,7 @@ BLOCK_TOKENS = 4
 GIB_PER_BLOCK = ("--kv-bytes-per-token", str((1 << 30) // BLOCK_TOKENS))
 
 EVERY_REUSE, AGES, BYTES, MEASURED_BLOCKS, POLICIES = "every reuse", "ages", "bytes", "blocks", "policies"
-ONE_STREAM = "one stream"
+ONE_STREAM, EXPLAINED, OBSERVED = "one stream", "explained", "observed"
 
 REQUESTS = [[i % 7, i % 5, i] for i in range(120)]
 
@@ -33,14 +33,17 @@ class Kind:
         The log: block ids, arrival times (None: no column; an entry may be None), further columns.
     lacks
         What questions may need and this run does not have: they are refused.
+    command
+        What makes its results.
     """
 
     options: Sequence[str] = ()
     requests: Sequence[Sequence[int]] = field(default_factory=lambda: REQUESTS)
     seconds: Sequence[float | None] | None = range(0, 1200, 10)
-    columns: dict[str, Sequence[str | None]] = field(default_factory=dict)
+    columns: dict[str, Sequence[str | int | None]] = field(default_factory=dict)
     in_bytes: bool = True
     lacks: frozenset[str] = frozenset()
+    command: str = "replay"
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the records of the log."""
@@ -61,12 +64,14 @@ class Kind:
         return ["--block-size", str(BLOCK_TOKENS), "--quiet", *in_bytes, *self.options]
 
 
-_ROUTED = {"--keep", "--touch-order", "--warm-up-percent", "--coarsen"}
+_ROUTED = {"--cached-field", "--instance-field", "--keep", "--touch-order", "--warm-up-percent", "--coarsen"}
 """The options below that `kvcap route` takes as well."""
 
 
 def _kind(*options: str, lacks: Sequence[str] = (), **log: Any) -> Kind:
     missing = set(lacks)
+    if log.get("command") != "explain":
+        missing |= {EXPLAINED, OBSERVED}
     if not {"--policies", "--engine"} & set(options):
         missing.add(POLICIES)
     if not _ROUTED.issuperset(option for option in options if option.startswith("--")):
@@ -75,6 +80,7 @@ def _kind(*options: str, lacks: Sequence[str] = (), **log: Any) -> Kind:
 
 
 _TENANTS = {"tenant": ["a", "b"] * 60}
+_OBSERVED = {"cached": [0, None, 4, 8] * 30, "worker": ["x", "y", None] * 40}
 _BOUNDED = {"lacks": [EVERY_REUSE]}
 _SIMULATED = ("--capacities", "4GiB,8GiB,30GiB", "--policies", "lru,fifo,optimal")
 
@@ -112,6 +118,19 @@ KINDS = {
     "some warm-up": _kind("--warm-up-percent", "20"),
     "all warm-up": _kind("--warm-up-percent", "100", lacks=[MEASURED_BLOCKS]),
     "coarsened": _kind("--coarsen", "2"),
+    "explained": _kind(
+        *("--cached-field", "cached", "--instance-field", "worker"),
+        columns=_OBSERVED,
+        command="explain",
+        lacks=[EVERY_REUSE],
+    ),
+    "explained without times": _kind(
+        *("--cached-field", "cached"),
+        seconds=None,
+        columns=_OBSERVED,
+        command="explain",
+        lacks=[EVERY_REUSE, AGES],
+    ),
     "one request": _kind(requests=[[1, 2, 3]], seconds=[7]),
     "nothing reused": _kind(requests=[[i] for i in range(10)], seconds=range(10)),
     "no block": _kind(requests=[[], []], seconds=[0, 1], lacks=[MEASURED_BLOCKS]),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from kvcap.analysis.explain.observed import observed_log
+from kvcap.options import ReplayOptions
+from kvcap.replay.job import streamed_trace
 from kvcap.schema import trace_schema
 
 
@@ -18,3 +21,9 @@ def trace_table(rows):
         for field in schema
     ]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def observe(trace, **blocks):
+    """Return an open trace as its caches saw it, full blocks only unless options say otherwise."""
+    options = ReplayOptions.of(**{"partial_block": "drop", **blocks})
+    return observed_log(streamed_trace(trace, options, None, None, None, 1), options, trace.report)

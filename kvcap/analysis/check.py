@@ -35,7 +35,7 @@ def check(results: Results, limits: CheckOptions) -> tuple[Check, ...]:
     Raises
     ------
     UsageError
-        If there is no limit, or a capacity does not fit the run.
+        If there is no limit, a capacity does not fit the run, or it was not explained.
     """
     figures = load_figures(results)
     checks = []
@@ -45,6 +45,8 @@ def check(results: Results, limits: CheckOptions) -> tuple[Check, ...]:
         checks.append(_p99(figures, limits.max_p99))
     if limits.min_hit_rate is not None or limits.min_token_hit_rate is not None:
         checks += _hit_rates(figures, limits)
+    if limits.max_unexplained is not None:
+        checks.append(_unexplained(results, limits.max_unexplained))
     if not checks:
         raise UsageError("give at least one limit, such as --max-p99 1.5TiB or --min-hit-rate 0.38")
     return tuple(checks)
@@ -89,3 +91,14 @@ def _hit_rates(figures: Figures, limits: CheckOptions) -> list[Check]:
             )
             checks.append(Check(name, found >= least, float(found), float(least), text))
     return checks
+
+
+def _unexplained(results: Results, most: Fraction) -> Check:
+    explained = results.table("explained", ["unexplained_tokens", "input_tokens"])
+    unexplained, total = (sum(explained.column(name).to_pylist()) for name in explained.column_names)
+    found = Fraction(unexplained, max(1, total))
+    text = (
+        f"{format_percent(float(found))} of the observed prompt tokens unexplained, at most "
+        f"{format_percent(float(most))}"
+    )
+    return Check("max_unexplained", found <= most, float(found), float(most), text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from kvcap.option_fields import option, share, whole_number
+from kvcap.option_fields import option, percent, share, whole_number
 from kvcap.units import Capacity, parse_capacity
 
 
@@ -25,6 +25,8 @@ class CheckOptions:
         Of each pool; None is unlimited storage.
     min_requests
         Fewest measured requests: a log that came in short is found out.
+    max_unexplained
+        Largest share of the prompt tokens that an explanation leaves unexplained.
     """
 
     max_p99: Capacity | None = option(
@@ -44,4 +46,10 @@ class CheckOptions:
     )
     min_requests: int | None = option(
         None, "fewest requests, to notice a short log", metavar="N", parse=whole_number(1)
+    )
+    max_unexplained: Fraction | None = option(
+        None,
+        "largest share of the prompt tokens that `kvcap explain` left unexplained, such as 2%",
+        metavar="PERCENT",
+        parse=percent(zero_allowed=True),
     )

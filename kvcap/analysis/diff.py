@@ -84,7 +84,10 @@ def diff(a: Results, b: Results, capacities: str | None = None) -> Diff:
     differing = {
         name: (first[name], second[name]) for name in DEFINITION_FIELDS if first[name] != second[name]
     }
-    return Diff(a.run, b.run, differing, tuple(_rows(answer(a, capacities), answer(b, capacities))))
+    rows = [*_rows(answer(a, capacities), answer(b, capacities))]
+    if all("explained" in results.table_names for results in (a, b)):
+        rows += _explained_rows(a, b)
+    return Diff(a.run, b.run, differing, tuple(rows))
 
 
 def _rows(a: Answer, b: Answer) -> Iterator[DiffRow]:
@@ -125,6 +128,35 @@ def _capacity_rows(a: Answer, b: Answer) -> Iterator[DiffRow]:
             samples_a.required_blocks.get(percent),
             samples_b.required_blocks.get(percent),
         )
+
+
+def _explained_rows(a: Results, b: Results) -> Iterator[DiffRow]:
+    """Yield what two explained runs say of their caches: limits, and what became of the prompt tokens."""
+    in_bytes = a.run.block_bytes is not None and b.run.block_bytes is not None
+    kind: RowKind = "bytes" if in_bytes else "tokens"
+    capacities = [_scaled(_only(results, "capacity_blocks"), results.run, kind) for results in (a, b)]
+    yield DiffRow("effective capacity", kind, *capacities)
+    ttls = [_only(results, "ttl_us") for results in (a, b)]
+    yield DiffRow("effective TTL, seconds", "count", *(None if ttl is None else ttl / 1e6 for ttl in ttls))
+    yield DiffRow("restarts", "count", *(results.table("restarts").num_rows for results in (a, b)))
+    sums = [_sums(results) for results in (a, b)]
+    for column in sums[0]:
+        if column != "input_tokens" and any(total[column] for total in sums):
+            name = f"{column.removesuffix('_tokens').replace('_', ' ')}, of prompt tokens"
+            yield DiffRow(name, "rate", *(total[column] / max(1, total["input_tokens"]) for total in sums))
+
+
+def _only(results: Results, column: str) -> int | None:
+    """Return the limit that all caches of a run share, or None where they differ or it has none."""
+    values = set(results.table("limits", [column]).column(column).to_pylist())
+    only: int | None = values.pop() if len(values) == 1 else None
+    return only
+
+
+def _sums(results: Results) -> dict[str, int]:
+    table = results.table("explained")
+    names = [name for name in table.column_names if name != "request_id" and not name.endswith("_hit_tokens")]
+    return {name: int(table.column(name).to_numpy().sum()) for name in names}
 
 
 def _scaled(blocks: float | None, run: RunInfo, kind: RowKind) -> float | None:

@@ -22,10 +22,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RUN_FILE: Final = "run.json"
-TABLE_NAMES: Final = ("requests", "reuse_runs", "curve", "policies", "policy_requests", "trace")
+TABLE_NAMES: Final = (
+    "requests",
+    "reuse_runs",
+    "curve",
+    "policies",
+    "policy_requests",
+    "explained",
+    "limits",
+    "restarts",
+    "survival",
+    "trace",
+)
 
-_TABLE_OPTIONS: Final = {"policies": "--policies or --engine", "policy_requests": "--request-hits"}
-"""What a replay is told to leave tables that not every one has."""
+_HOW_TO_LEAVE: Final = {
+    "policies": "replay with --policies or --engine",
+    "policy_requests": "replay with --request-hits",
+    **dict.fromkeys(("explained", "limits", "restarts", "survival"), "let `kvcap explain --out` make it"),
+}
+"""What leaves tables that not every run has."""
 
 
 class Results:
@@ -103,8 +118,8 @@ class Results:
     def _held(self, name: str) -> pa.Table | Path:
         found = self._tables.get(name)
         if found is None:
-            how = _TABLE_OPTIONS.get(name)
-            raise UsageError(f"this run has no table {name}{f': replay with {how}' if how else ''}")
+            how = _HOW_TO_LEAVE.get(name)
+            raise UsageError(f"this run has no table {name}{f': {how}' if how else ''}")
         return found
 
     def sql(self, text: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:

@@ -91,12 +91,38 @@ def _replayed(
 ) -> tuple[RunInfo, dict[str, pa.Table]]:
     """Return the metadata and the tables of a replay."""
     threads = threads or default_threads()
+    streamed = streamed_trace(trace, options, pool_column, directory, progress, threads)
+    return finished(streamed, options, trace, pool_column, threads)
+
+
+def streamed_trace(
+    trace: Trace,
+    options: ReplayOptions,
+    pool_column: str | None,
+    directory: ResultsDirectory | None,
+    progress: Callable[[int], None] | None,
+    threads: int,
+) -> StreamedTrace:
+    """Return a trace after its pass, kept in a directory on the way where there is one.
+
+    Raises
+    ------
+    EmptyTraceError
+        If it holds no request.
+    """
     keyer = BlockKeyer(options.blocks, chained=trace.chained)
     # An error leaves this frame in a traceback: threads must not wait for the collector to be stopped.
     with closing(_observed(trace, keyer, directory, progress, pool_column, threads)) as batches:
         streamed = stream(batches, trace.schema, partial(max_capacity_blocks, options), threads)
     if streamed.blocks.size == 0:
         raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
+    return streamed
+
+
+def finished(
+    streamed: StreamedTrace, options: ReplayOptions, trace: Trace, pool_column: str | None, threads: int
+) -> tuple[RunInfo, dict[str, pa.Table]]:
+    """Return the metadata and the tables of a trace after its pass."""
     streamed, counts = counted(streamed, options)
     for text in identity_notices(streamed.columns):
         trace.report.notice(text)

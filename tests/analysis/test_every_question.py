@@ -18,7 +18,18 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from kinds_of_run import AGES, BYTES, EVERY_REUSE, KINDS, MEASURED_BLOCKS, ONE_STREAM, POLICIES, Kind
+from kinds_of_run import (
+    AGES,
+    BYTES,
+    EVERY_REUSE,
+    EXPLAINED,
+    KINDS,
+    MEASURED_BLOCKS,
+    OBSERVED,
+    ONE_STREAM,
+    POLICIES,
+    Kind,
+)
 
 import kvcap
 from kvcap.analysis import answer
@@ -44,6 +55,8 @@ REASONS = {
     BYTES: "in bytes needs --kv-bytes-per-token or --model",
     MEASURED_BLOCKS: "nothing to plan from: the measured requests have no block",
     POLICIES: "this run has no table policies: replay with --policies or --engine",
+    EXPLAINED: "this run has no table explained: let `kvcap explain --out` make it",
+    OBSERVED: "no request says how many tokens were served from cache",
     ONE_STREAM: r"unrecognized arguments|expected no --pool",
 }
 """Why a question is refused of a run that lacks what it needs."""
@@ -103,6 +116,8 @@ COMMANDS = {
     "route": Command(
         ["route", "LOG", "--capacity-per-instance", "4blocks", "--instances", "1,3"], [ONE_STREAM]
     ),
+    "check of an explanation": Command(["check", "RESULTS", "--max-unexplained", "100%"], [EXPLAINED]),
+    "explanation of results": Command(["explain", "RESULTS", "--by", "hour", "--quiet"], [OBSERVED]),
     "parquet": Command(
         ["sql", "RESULTS", "FROM requests", "--format", "parquet", "-o", "FILE"], (), "parquet"
     ),
@@ -116,6 +131,9 @@ PARAMETERS = {
 """Of the queries that have parameters without a default."""
 NEEDS = {
     "block_size_sensitivity": [EVERY_REUSE],
+    "explain_by_hour": [EXPLAINED],
+    "explain_waterfall": [EXPLAINED],
+    "explain_worst_requests": [EXPLAINED],
     "policy_hit_rates": [POLICIES],
     "prefix_hotness": [EVERY_REUSE],
     "ttl_surface": [AGES],
@@ -154,7 +172,7 @@ def kept_replay(kind: Kind, root: Path) -> Path:
     log, answer_file = root / "log.jsonl", root / "answer.txt"
     kind.write_log(log)
     out = ["--out", str(root / "results"), "-o", str(answer_file)]
-    assert main(["replay", str(log), *kind.arguments(), *out]) == 0
+    assert main([kind.command, str(log), *kind.arguments(), *out]) == 0
     is_table(answer_file.read_text(encoding="utf-8"), answer_file)
     return root
 

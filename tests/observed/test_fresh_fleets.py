@@ -7,11 +7,9 @@ from datetime import date
 
 import pytest
 from observed_fleet import EPOCH, Fleet, Logging, logged, serve, traffic
-from observed_traces import trace_table
+from observed_traces import observe, trace_table
 
-import kvcap
 from kvcap.analysis.explain.fitting import fit
-from kvcap.analysis.explain.observed import observe
 from kvcap.analysis.explain.options import ExplainOptions
 from kvcap.formats import open_table
 from kvcap.kernels.observed.waterfall import waterfall
@@ -64,7 +62,7 @@ def test_reported_limits_contain_the_truth(seed):
     fleet, logging, rows = drawn(seed)
     if len(rows) < FEWEST_REQUESTS:
         pytest.skip("too few requests to tell much")
-    log = observe(open_table(trace_table(rows)), kvcap.ReplayOptions.of(partial_block="drop"))
+    log = observe(open_table(trace_table(rows)))
     found = fit(log, ExplainOptions())
 
     for limit in found.fitted.limits:

@@ -7,11 +7,10 @@ import json
 
 import numpy as np
 import pytest
+from observed_traces import observe
 from shared_data import shared_path
 
-import kvcap
 from kvcap.analysis.explain.fitting import fit
-from kvcap.analysis.explain.observed import observe
 from kvcap.analysis.explain.options import ExplainOptions
 from kvcap.formats import ReadOptions, open_trace
 from kvcap.formats.fields import FieldOptions
@@ -41,7 +40,7 @@ NEARER = {"10_missing_warm": ("unexplained", "source running", 896)}
 
 def explained(path, options, fields, **blocks):
     trace = open_trace([str(path)], ReadOptions(fields=FieldOptions(**fields)))
-    log = observe(trace, kvcap.ReplayOptions.of(partial_block="drop", **blocks))
+    log = observe(trace, **blocks)
     found = fit(log, options)
     cells = waterfall(
         found.pieces, log.lookups, found.limits, log.prompts, found.step_tokens, found.least_tokens

@@ -9,10 +9,8 @@ import oracles
 import oracles_observed as oracle
 from hypothesis import given
 from hypothesis import strategies as st
-from observed_traces import trace_table
+from observed_traces import observe, trace_table
 
-import kvcap
-from kvcap.analysis.explain.observed import observe
 from kvcap.formats import open_table
 from kvcap.kernels.observed.pieces import NO_LIMIT, Limits, observed_pieces
 from kvcap.kernels.observed.waterfall import CLASSES, waterfall
@@ -63,8 +61,7 @@ def logs(draw):
 
 
 def classified(rows, asked, lifetime, step=0, least=0):
-    options = kvcap.ReplayOptions.of(partial_block="drop")
-    log = observe(open_table(trace_table(rows)), options)
+    log = observe(open_table(trace_table(rows)))
     n = len(rows)
     if len(log.cache_names) == 2:
         assert log.caches.tolist() == [r.cache for r in asked]
@@ -132,7 +129,7 @@ def test_a_hit_below_the_last_whole_step_leaves_blocks_open():
             "observed_cached_tokens": 16,
         },
     ]
-    log = observe(open_table(trace_table(rows)), kvcap.ReplayOptions.of(partial_block="drop"))
+    log = observe(open_table(trace_table(rows)))
     limits = Limits(np.full(2, NO_LIMIT), NO_LIMIT, np.zeros(2, np.int64))
     pieces = observed_pieces(log.runs, log.lookups, limits, BLOCK, 16, 0)
     assert (pieces.hit_blocks.tolist(), pieces.missed_from.tolist()) == ([4], [7])

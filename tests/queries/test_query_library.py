@@ -11,16 +11,21 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 
+import pyarrow as pa
 import pytest
 from small_results import EXAMPLE, EXAMPLE_BYTES_PER_TOKEN
 
 import kvcap
+from kvcap.analysis.explain.answer import explained_trace
+from kvcap.analysis.explain.options import ExplainOptions
 from kvcap.cli.layouts import ROWS
 from kvcap.cli.writer import write
 from kvcap.errors import QueryError, UsageError
+from kvcap.formats import open_table
 from kvcap.queries import NamedQuery, list_queries
 from kvcap.queries.library import sql_directory
 from kvcap.queries.results import TABLE_NAMES
+from kvcap.schema import EXPLAINED, LIMITS, RESTARTS, SURVIVAL
 
 QUERIES = {query.name: query for query in list_queries()}
 REQUIRED = {"hit_rate": {"capacity_blocks": "20"}, "tiers": {"tiers": "hbm=10, dram=160KiB, ssd=unlimited"}}
@@ -41,13 +46,32 @@ ARROW_TYPES = {
 }
 
 
+OBSERVED_BLOCKS = (0, 3, 5, 0, 4, 3, 8, 3, 2, 0, 4, 3)
+"""Of the requests of the example log, by a cache of some 20 blocks that lost all before the tenth."""
+
+
 def example(warm_up: Fraction = Fraction(0)) -> kvcap.Results:
-    return EXAMPLE.replayed(
+    results = EXAMPLE.replayed(
         warm_up=warm_up,
         kv_bytes_per_token=EXAMPLE_BYTES_PER_TOKEN,
         policies=("lru", "fifo"),
         capacities="10blocks,20blocks",
     )
+    tables = {name: results.table(name) for name in results.table_names}
+    return kvcap.Results(results.run, {**tables, **explained_tables(is_measured=warm_up == 0)})
+
+
+def explained_tables(*, is_measured: bool) -> dict[str, pa.Table]:
+    """The tables that explain what was observed of the example log; empty where nothing is measured."""
+    if not is_measured:
+        schemas = {"explained": EXPLAINED, "limits": LIMITS, "restarts": RESTARTS, "survival": SURVIVAL}
+        return {name: schema.empty_table() for name, schema in schemas.items()}
+    table = EXAMPLE.table()
+    observed = pa.array([blocks * EXAMPLE.block_size for blocks in OBSERVED_BLOCKS], pa.int64())
+    place = table.schema.get_field_index("observed_cached_tokens")
+    table = table.set_column(place, table.schema.field(place), observed)
+    found = explained_trace(open_table(table), ExplainOptions(), kvcap.ReplayOptions()).tables
+    return {name: found[name] for name in ("explained", "limits", "restarts", "survival")}
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from kvcap.units import parse_capacity, parse_number
 if TYPE_CHECKING:
     from kvcap.analysis.explain.observed import ObservedLog
     from kvcap.analysis.explain.options import ExplainOptions
-    from kvcap.kernels.arrays import BoolArray
+    from kvcap.kernels.arrays import BoolArray, Int64Array
     from kvcap.kernels.observed.pieces import ObservedPieces
 
 _MOST_ROUNDS: Final = 6
@@ -52,6 +52,15 @@ class Fitting:
     restarts: tuple[Restart, ...]
     step_tokens: int
     least_tokens: int
+
+    @property
+    def cut_depths(self) -> Int64Array:
+        """Depths of the first missed block where a hit ends inside a live run, which only a capacity does."""
+        pieces = self.pieces
+        inside = (pieces.hit_blocks > 0) & (pieces.hit_blocks < pieces.blocks)
+        cuts = self.usable & inside & (pieces.age_us <= self.limits.lifetime_us)
+        depths: Int64Array = (pieces.depth + pieces.hit_blocks)[cuts]
+        return depths
 
 
 def fit(log: ObservedLog, options: ExplainOptions) -> Fitting:

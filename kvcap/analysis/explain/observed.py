@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,9 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kvcap.blocks.keyer import BlockKeyer, KeyedRequests
-from kvcap.errors import EmptyTraceError, UsageError
-from kvcap.formats.parallel import READING_THREADS, ahead, default_threads
+from kvcap.errors import UsageError
 from kvcap.kernels.arrays import BoolArray, Int32Array, Int64Array
 from kvcap.kernels.dealt_runs import dealt_runs, weigh_runs
 from kvcap.kernels.engine_rules import lookup_blocks
@@ -23,10 +19,12 @@ from kvcap.kernels.observed.waterfall import Prompts
 from kvcap.kernels.run_tables import WeightedRuns, ceilings, leading_parts
 from kvcap.kernels.segments import segment_paths
 from kvcap.replay.sizing import bytes_per_token
-from kvcap.replay.stream import StreamedTrace, keyed_batches, stream
+from kvcap.replay.stream import StreamedTrace
 
 if TYPE_CHECKING:
-    from kvcap.formats.base import ReadReport, Trace
+    from datetime import datetime
+
+    from kvcap.formats.base import ReadReport
     from kvcap.options import ReplayOptions
 
 NO_INSTANCE = "(none)"
@@ -49,8 +47,8 @@ class ObservedLog:
         The cache that each request came to, as a number.
     cache_names
         What to call them; one None where the log knows of one only.
-    columns
-        The trace without its payload.
+    streamed
+        The log after its pass, all instances of a pool together.
     output_tokens : int64 (n_requests,)
         Generated tokens; 0 where the log does not say.
     has_time, has_durations
@@ -68,7 +66,7 @@ class ObservedLog:
     prompts: Prompts
     caches: Int32Array
     cache_names: tuple[str | None, ...]
-    columns: pa.Table
+    streamed: StreamedTrace
     output_tokens: Int64Array
     has_time: bool
     has_durations: bool
@@ -81,72 +79,44 @@ class ObservedLog:
         return observed
 
     @property
+    def instances(self) -> pa.Array:
+        """The cache of every request by name."""
+        return pa.array(self.cache_names, pa.string()).take(pa.array(self.caches))
+
+    def in_bytes(self, blocks: int | None) -> int | None:
+        """Return blocks in bytes, where a block's are known."""
+        return None if blocks is None or self.block_bytes is None else blocks * self.block_bytes
+
+    def time(self, request: int) -> datetime | None:
+        """Return when a request came; None where there is no such request, or it does not say."""
+        if not 0 <= request < self.n_requests:
+            return None
+        time: datetime | None = self.streamed.columns.column("timestamp")[request].as_py()
+        return time
+
+    def time_text(self, request: int) -> str | None:
+        """Return the same as ISO 8601 text."""
+        time = self.time(request)
+        return None if time is None else time.isoformat(timespec="milliseconds")
+
+    @property
     def n_requests(self) -> int:
         """Requests in the log."""
         return self.caches.size
 
 
-def observe(
-    trace: Trace,
-    options: ReplayOptions,
-    *,
-    progress: Callable[[int], None] | None = None,
-    threads: int | None = None,
-) -> ObservedLog:
-    """Replay an open trace on the caches that it names.
+def observed_log(streamed: StreamedTrace, options: ReplayOptions, report: ReadReport) -> ObservedLog:
+    """Return a log after its pass, every instance a cache of its own.
 
     Parameters
     ----------
-    trace
+    streamed
         With ``observed_cached_tokens``; its pools have nothing to do with each other, and the instances in
         a pool are caches of their own.
     options
-        What a block is. One token of every prompt has to be computed, and generated tokens stay out.
-    progress
-        Called with the number of requests so far.
-    threads
-        That read and replay; None takes one per core.
-
-    Raises
-    ------
-    UsageError
-        If the trace is text, or no request says what was served from cache.
-    EmptyTraceError
-        If it holds no request.
-    """
-    if trace.kind == "request_json":
-        raise UsageError("this log holds text: give --tokenizer, or run `kvcap tokenize` first")
-    threads = threads or default_threads()
-    streamed = _streamed(trace, options, progress, threads)
-    if streamed.blocks.size == 0:
-        raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
-    warm_up = math.floor(streamed.blocks.size * options.warm_up)
-    return observed_log(streamed, options, warm_up, trace.report)
-
-
-def _streamed(
-    trace: Trace, options: ReplayOptions, progress: Callable[[int], None] | None, threads: int
-) -> StreamedTrace:
-    keyed = keyed_batches(trace.batches(), BlockKeyer(options.blocks, chained=trace.chained))
-    n_requests = 0
-
-    def counted() -> Generator[tuple[pa.RecordBatch, KeyedRequests], None, None]:
-        nonlocal n_requests
-        with closing(ahead(keyed, threads - READING_THREADS)) as batches:
-            for batch, keys in batches:
-                yield batch, keys
-                n_requests += batch.num_rows
-                if progress is not None:
-                    progress(n_requests)
-
-    with closing(counted()) as batches:
-        return stream(batches, trace.schema, threads=threads)
-
-
-def observed_log(
-    streamed: StreamedTrace, options: ReplayOptions, warm_up_requests: int, report: ReadReport
-) -> ObservedLog:
-    """Return a log after its pass, every instance a cache of its own.
+        What a block is, and how many requests only fill the caches.
+    report
+        The account of the reading.
 
     Raises
     ------
@@ -154,6 +124,7 @@ def observed_log(
         If no measured request says what was served from cache.
     """
     columns, n_requests = streamed.columns, streamed.blocks.size
+    warm_up_requests = math.floor(n_requests * options.warm_up)
     limits = np.minimum(streamed.blocks, lookup_blocks(streamed.input_tokens, streamed.block_size))
     caches, names = _caches(columns)
     own_runs = streamed.runs
@@ -192,7 +163,7 @@ def observed_log(
         ),
         caches=caches,
         cache_names=names,
-        columns=columns,
+        streamed=streamed,
         output_tokens=_numbers(columns, "output_length", 0),
         has_time=has_time,
         has_durations=has_time and bool((waited >= 0).any()),

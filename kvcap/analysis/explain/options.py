@@ -6,12 +6,10 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from fractions import Fraction
-from typing import Final, Literal, get_args
+from typing import Final
 
 from kvcap.errors import UsageError
-
-Grouping = Literal["hour", "instance", "session", "model"]
-GROUPINGS: Final[tuple[Grouping, ...]] = get_args(Grouping)
+from kvcap.option_fields import option, whole_number
 
 AUTO: Final = "auto"
 NONE: Final = "none"
@@ -37,9 +35,17 @@ class GivenRestart:
         return cls(_time_us(time, text), instance or None)
 
 
+def _restart(text: str, name: str) -> GivenRestart:
+    return GivenRestart.parse(text)
+
+
+def _step(text: str, name: str) -> int | None:
+    return None if text == AUTO else whole_number(0)(text, name)
+
+
 @dataclass(frozen=True)
 class ExplainOptions:
-    """What is known of a cache, and what to tell.
+    """What is known of a cache.
 
     Parameters
     ----------
@@ -55,27 +61,43 @@ class ExplainOptions:
         is larger than a block.
     least_tokens
         Hits below it are not granted.
-    worst_requests
-        How many requests with most unexplained tokens to list.
-
-    Raises
-    ------
-    UsageError
-        If a number is out of range.
     """
 
-    capacity: str = AUTO
-    ttl: str = AUTO
-    restarts: tuple[GivenRestart, ...] = ()
-    step_tokens: int | None = None
-    least_tokens: int = 0
-    worst_requests: int = 10
-
-    def __post_init__(self) -> None:
-        for name in ("step_tokens", "least_tokens", "worst_requests"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise UsageError(f"{name} is {value}, expected a whole number from 0")
+    capacity: str = option(
+        AUTO,
+        "size of each instance's cache, such as 640GiB or 5000blocks, which is then judged and not fitted; "
+        "none: no limit (default: {default}, what fits best)",
+        metavar="SIZE",
+    )
+    ttl: str = option(
+        AUTO,
+        "seconds since the last use after which blocks are gone, likewise (default: {default})",
+        metavar="S",
+    )
+    restarts: tuple[GivenRestart, ...] = option(
+        (),
+        "a restart that is known, in ISO 8601 (UTC) or seconds since 1970; may be given several times "
+        "(default: those that the hits show)",
+        "--restart",
+        metavar="TIME[@INSTANCE]",
+        parse=_restart,
+        form="repeated",
+    )
+    step_tokens: int | None = option(
+        None,
+        "tokens that cached counts are cut down to multiples of (default: auto, their greatest common "
+        "divisor if that is more than a block)",
+        "--step",
+        metavar="N",
+        parse=_step,
+    )
+    least_tokens: int = option(
+        0,
+        "tokens below which the provider grants no hit (default: {default})",
+        "--least",
+        metavar="N",
+        parse=whole_number(0),
+    )
 
 
 def _time_us(text: str, whole: str) -> int:
