@@ -12,6 +12,7 @@ from shared_data import shared_path
 
 from kvcap.analysis.explain.fitting import fit
 from kvcap.analysis.explain.options import ExplainOptions
+from kvcap.analysis.explain.survival import survival
 from kvcap.formats import ReadOptions, open_trace
 from kvcap.formats.fields import FieldOptions
 from kvcap.kernels.observed.waterfall import CLASSES, waterfall
@@ -166,3 +167,16 @@ def test_the_pool_of_sglang_is_found_within_what_its_nodes_allow(tmp_path, name,
     (limit,) = found.fitted.limits
     assert limit.high >= NODES * capacity
     assert limit.low <= capacity
+
+
+def test_a_real_transcript_shows_no_limit_and_how_hits_fade_with_age():
+    path = shared_path("cases/samples/real_pi_usage_471_calls.jsonl.gz")
+    log = observe(open_trace([str(path)], ReadOptions()))
+    found = fit(log, ExplainOptions())
+    assert log.n_requests == 471
+    assert found.fitted.chosen.parameters == 0
+    rows = survival(log, found, by_depth=False)
+    shares = [round(100 * row.share, 1) for row in rows]
+    assert [row.age_from_seconds for row in rows] == [0, 30, 60, 120, 300]
+    # All or nothing: what was measured by hand on the same calls.
+    assert shares == [99.7, 100.0, 79.0, 46.2, 0.0]

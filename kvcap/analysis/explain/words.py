@@ -19,7 +19,7 @@ _SHORT_US: Final = 5_000_000
 _WORTH_SAYING: Final = 0.001
 _WIDE_CUTS: Final = 10
 _FEWEST_VALUES: Final = 20
-_LEAST_OF_PROVIDERS: Final = 512
+_LEAST_OF_PROVIDERS: Final = range(512, 4097)
 
 
 def remarks(log: ObservedLog, fitting: Fitting, cells: Cells, beyond: Surplus) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ def _about_the_log(log: ObservedLog, fitting: Fitting, cells: Cells) -> Iterator
     values = log.lookups.observed_tokens[log.lookups.observed_tokens > 0]
     if not fitting.least_tokens and values.size >= _FEWEST_VALUES:
         smallest = int(values.min())
-        if smallest >= _LEAST_OF_PROVIDERS and (log.lookups.observed_tokens == 0).any():
+        if smallest in _LEAST_OF_PROVIDERS and (log.lookups.observed_tokens == 0).any():
             yield f"no value lies between 0 and {smallest:,}: give --least {smallest} if that is a rule"
     if not log.has_time:
         yield "the log does not say when requests came: no TTL can be told"
