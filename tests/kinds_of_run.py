@@ -83,12 +83,17 @@ _TENANTS = {"tenant": ["a", "b"] * 60}
 _OBSERVED = {"cached": [0, None, 4, 8] * 30, "worker": ["x", "y", None] * 40}
 _BOUNDED = {"lacks": [EVERY_REUSE]}
 _SIMULATED = ("--capacities", "4GiB,8GiB,30GiB", "--policies", "lru,fifo,optimal")
+_HYBRID = ("--engine", "vllm", "--model", "gpt-oss-20b", "--capacities", "20blocks,1MiB,1GiB")
 
 KINDS = {
     "plain": _kind(),
     "last token computed": _kind("--compute-last-token", lacks=[EVERY_REUSE]),
     "generated blocks": _kind("--output-blocks", "on", "--partial-block", "drop", lacks=[EVERY_REUSE]),
     "engine": _kind("--engine", "vllm", "--capacities", "4GiB,8GiB", lacks=[EVERY_REUSE]),
+    "hybrid": _kind(*_HYBRID, in_bytes=False, lacks=[EVERY_REUSE]),
+    "hybrid pools": _kind(
+        *_HYBRID, "--pool", "tenant", in_bytes=False, columns=_TENANTS, lacks=[EVERY_REUSE]
+    ),
     "policies": _kind(*_SIMULATED),
     "policies under rules": _kind(*_SIMULATED, "--reserve-blocks", "2", "--oversize", "drop"),
     "bounded to nothing": _kind("--max-capacity", "1GiB", **_BOUNDED),
