@@ -1,7 +1,7 @@
 """The Arrow schema of every table that kvcap reads or writes, in one place.
 
-Each Parquet file carries ``kvcap.schema`` (``NAME/VERSION``) in its metadata, and ``kvcap.run`` (JSON)
-with how it came about.
+Each Parquet file carries ``kvcap.schema`` (``NAME/VERSION``) in its metadata, and
+``kvcap.provenance`` (JSON) with how it came about.
 """
 
 from __future__ import annotations

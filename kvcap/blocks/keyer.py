@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from kvcap.blocks.options import BlockOptions
 from kvcap.errors import UsageError
-from kvcap.kernels.arrays import Int64Array, UInt64Array
+from kvcap.kernels.arrays import Int64Array, UInt64Array, offsets_of
 from kvcap.kernels.engine_rules import generated_blocks, with_private_blocks
 from kvcap.kernels.keys import (
     append_to_requests,
@@ -135,7 +135,7 @@ class BlockKeyer:
             tokens, token_offsets = _with_output_ids(tokens, token_offsets, batch.column("output_ids"))
         full, tails, tail_lengths = gather_full_blocks(tokens, token_offsets, block_size)
         contents = _hash_blocks(full, block_size)
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.diff(token_offsets) // block_size)])
+        offsets = offsets_of(np.diff(token_offsets) // block_size)
         prompt_blocks = lengths // block_size
         if self._keeps_partial(batch):
             contents, offsets = interleave_tails(
@@ -303,7 +303,7 @@ def _present_lists(column: pa.ListArray, dtype: np.dtype) -> tuple[npt.NDArray, 
         raise UsageError("media_hashes or media_offsets hold nulls, expected numbers")
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     array = _writable(np.ascontiguousarray(values.to_numpy(zero_copy_only=False), dtype))
-    return array, np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+    return array, offsets_of(lengths)
 
 
 def list_arrays(column: pa.ListArray, dtype: np.dtype) -> tuple[npt.NDArray, Int64Array]:  # type: ignore[type-arg]
@@ -406,11 +406,11 @@ def _summed_weights(
     block_tokens: npt.NDArray[np.int32], fine_blocks: Int64Array, groups: Int64Array, coarsen: int
 ) -> npt.NDArray[np.int32]:
     """Return the weights of blocks ``coarsen`` times larger, ``groups`` of them in each request."""
-    fine_offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(fine_blocks)])
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(groups)])
+    fine_offsets = offsets_of(fine_blocks)
+    offsets = offsets_of(groups)
     group = np.arange(offsets[-1]) - np.repeat(offsets[:-1], groups)
     first = np.repeat(fine_offsets[:-1], groups) + group * coarsen
     end = np.minimum(first + coarsen, np.repeat(fine_offsets[1:], groups))
-    summed = np.concatenate([np.zeros(1, np.int64), np.cumsum(block_tokens, dtype=np.int64)])
+    summed = offsets_of(block_tokens)
     weights: npt.NDArray[np.int32] = (summed[end] - summed[first]).astype(np.int32)
     return weights

@@ -15,7 +15,7 @@ from kvcap.schema import TraceKind
 Read = Callable[[Any, Values], Iterable[Row | Skip]]
 """Turn one record into requests; raises FieldError."""
 
-Sequence = Callable[[Row], "Row | Skip"]
+RowStep = Callable[[Row], "Row | Skip"]
 """Turn rows in file order into what is replayed, with a memory of the rows before; raises FieldError."""
 
 
@@ -61,7 +61,7 @@ class Dialect:
     kind: TraceKind
     matches: Callable[[Any], bool]
     read: Read
-    sequencer: Callable[[ReadOptions, ReadReport], Sequence] | None = None
+    sequencer: Callable[[ReadOptions, ReadReport], RowStep] | None = None
     decode: Callable[[bytes], Any] | None = None
     timestamp_unit: TimestampUnit = "ms"
     usual_block_size: int | None = None

@@ -69,7 +69,7 @@ def read_hash_ids(record: Any, values: Values) -> Iterator[Row | Skip]:
     yield row
 
 
-HASH_IDS: Final = Dialect(
+HASH_ID_LOG: Final = Dialect(
     name="hash-ids",
     summary="one request a line: hash_ids (integers or strings), input_length, and what else is known",
     kind="hash_ids",

@@ -18,7 +18,7 @@ from kvcap.formats.detect import detect
 from kvcap.formats.dialect import Dialect
 from kvcap.formats.fields import NamedFields
 from kvcap.formats.options import ReadOptions, TimestampUnit
-from kvcap.formats.parallel import close_batches, default_threads, map_in_order
+from kvcap.formats.parallel import close_batches, map_in_order, working_threads
 from kvcap.formats.records import AnyChunk, Outcome, read_chunk
 from kvcap.formats.rows import Row
 from kvcap.formats.sorting import sorted_by_time
@@ -163,7 +163,7 @@ class LogTrace:
             yield chunk.path, self._read(chunk, compiled=False)
         else:
             return
-        threads = self._options.threads or default_threads()
+        threads = working_threads(self._options.threads)
         yield from map_in_order(self._read_compiled, chain([chunk], self._chunks), threads)
 
     def _read_compiled(self, chunk: AnyChunk) -> tuple[str, list[Outcome]]:

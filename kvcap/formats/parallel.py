@@ -22,8 +22,10 @@ _SECONDS_TO_STOP: Final = 1.0
 """How long the end waits for threads; one that reads from a pipe may never come back."""
 
 
-def default_threads() -> int:
-    """Return the number of cores that this process may use."""
+def working_threads(asked: int | None) -> int:
+    """Return the number of threads that was asked for, else that of cores that this process may use."""
+    if asked is not None:
+        return asked
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -10,7 +10,7 @@ from kvcap.formats.conversations import ATIF_IDS, CONVERSATIONS
 from kvcap.formats.dialect import Dialect
 from kvcap.formats.dynamo import DYNAMO
 from kvcap.formats.gateways import LITELLM, SAGEMAKER
-from kvcap.formats.hash_ids import HASH_IDS
+from kvcap.formats.hash_ids import HASH_ID_LOG
 from kvcap.formats.kv_cache_tester import KV_CACHE_TESTER
 from kvcap.formats.lmcache import LMCACHE_LOOKUPS, LMCACHE_TEXT
 from kvcap.formats.minimal_sessions import MINIMAL_SESSIONS
@@ -23,7 +23,7 @@ from kvcap.formats.qwen_bailian import QWEN_BAILIAN
 from kvcap.formats.ragpulse import RAGPULSE
 from kvcap.formats.sglang import SGLANG, SGLANG_LINES, SGLANG_TEXT
 from kvcap.formats.tair import TAIR, TAIR_EVENTS
-from kvcap.formats.token_ids import TOKEN_IDS
+from kvcap.formats.token_ids import TOKEN_ID_LOG
 from kvcap.formats.unusable import BATCH_OUTPUT, KV_EVENTS, LENGTHS, OPENASSISTANT, STORED_COMPLETIONS
 from kvcap.formats.vllm import VLLM
 from kvcap.formats.vllm_text import VLLM_TEXT
@@ -41,7 +41,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     TAIR,
     TAIR_EVENTS,
     BASETEN,
-    HASH_IDS,
+    HASH_ID_LOG,
     KV_EVENTS,
     SGLANG,
     SGLANG_LINES,
@@ -49,7 +49,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     VLLM,
     ATIF_IDS,
     *AGENTS,
-    TOKEN_IDS,
+    TOKEN_ID_LOG,
     BATCH_OUTPUT,
     OPENASSISTANT,
     STORED_COMPLETIONS,

@@ -16,7 +16,7 @@ from kvcap.errors import EmptyTraceError, SchemaError, UsageError
 from kvcap.formats.base import ReadReport
 from kvcap.formats.identity import compose
 from kvcap.formats.options import ReadOptions
-from kvcap.formats.parallel import ahead, close_batches, default_threads
+from kvcap.formats.parallel import ahead, close_batches, working_threads
 from kvcap.formats.parquet_files import open_parquet, read_provenance, read_schema_name, row_group_sizes
 from kvcap.formats.sorting import sorted_by_time
 from kvcap.formats.sources import Source, is_parquet
@@ -192,7 +192,7 @@ class StoredTrace:
         columns = [name for name in self.schema.names if name != "request_id"]
         columns += sorted(set(self._read_beside).difference(columns))
         last: int | None = None
-        threads = self._options.threads or default_threads()
+        threads = working_threads(self._options.threads)
         stored = ((part.name, batch) for part in self._parts for batch in part.read(columns, payload))
         with closing(ahead(stored, threads - 1)) as batches:
             for name, batch in batches:

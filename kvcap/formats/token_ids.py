@@ -63,7 +63,7 @@ def _matches(record: Any) -> bool:
     return is_prompt or any(is_list(record.get(key)) for key in KEYS)
 
 
-TOKEN_IDS = Dialect(
+TOKEN_ID_LOG = Dialect(
     name="token-ids",
     summary="one request a line: a list of token ids, or an object with input_ids, token_ids or tokens",
     kind="token_ids",

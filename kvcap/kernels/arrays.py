@@ -14,6 +14,12 @@ UInt32Array = npt.NDArray[np.uint32]
 UInt64Array = npt.NDArray[np.uint64]
 
 
+def offsets_of(lengths: npt.NDArray[np.integer]) -> Int64Array:
+    """Return where each of n consecutive parts begins, and where the last ends: int64 (n + 1,)."""
+    offsets: Int64Array = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+    return offsets
+
+
 def nearest_rank(ascending: npt.NDArray[np.generic], share: Fraction) -> int:
     """Return ``ascending[ceil(share * n) - 1]``, its first value for a share of 0; 0 of nothing."""
     if ascending.size == 0:

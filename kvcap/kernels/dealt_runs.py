@@ -52,7 +52,7 @@ def dealt_runs(paths: SegmentPaths, instances: Int32Array) -> ReuseRuns:
     return ReuseRuns(*(np.ascontiguousarray(columns[by_request, i]) for i in range(_N_RUN_COLUMNS)))
 
 
-def held_blocks(
+def blocks_in_caches(
     paths: SegmentPaths, instances: Int32Array, capacity_blocks: int, *, tail_first: bool
 ) -> tuple[int, int]:
     """Return the blocks in all caches after the last request, and how many of them differ.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kvcap.kernels._jit import jit
+from kvcap.kernels.arrays import offsets_of
 
 if TYPE_CHECKING:
     from kvcap.kernels.arrays import Int64Array, UInt64Array
@@ -60,7 +61,7 @@ def with_private_blocks(
     uint64 (n_accesses + sum(private_blocks),), int64 (n_requests + 1,)
         The new keys differ from each other, and from given 64-bit hashes as far as those do from each other.
     """
-    offsets = request_offsets + np.concatenate((np.zeros(1, np.int64), np.cumsum(private_blocks)))
+    offsets = request_offsets + offsets_of(private_blocks)
     keys = np.empty(offsets[-1], np.uint64)
     _fill_with_private_blocks(block_keys, request_offsets, offsets, first_place, keys)
     return keys, offsets

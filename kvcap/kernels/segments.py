@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kvcap.kernels._jit import jit
-from kvcap.kernels.arrays import Int32Array, Int64Array, UInt64Array
+from kvcap.kernels.arrays import Int32Array, Int64Array, UInt64Array, offsets_of
 
 if TYPE_CHECKING:
     from kvcap.kernels.reuse_runs import ReuseRuns
@@ -69,7 +69,7 @@ def segment_paths(
     known = np.zeros(n_requests, np.int64)
     sources[runs.request] = runs.source_request
     known[runs.request] = runs.first_block + runs.blocks
-    cold_starts = np.concatenate(([0], np.cumsum(request_blocks - known)))
+    cold_starts = offsets_of(request_blocks - known)
     lookups = known if lookup_blocks is None else np.clip(lookup_blocks, 0, known)
     known_ends, lookup_ends = _ends_among_cold_blocks(sources, known, lookups, cold_starts)
 
@@ -98,10 +98,10 @@ def path_keys(paths: SegmentPaths, requests: Int64Array) -> tuple[UInt64Array, I
     uint64 (n_accesses,), int64 (n_chosen + 1,)
         The distinct blocks of the trace, numbered from 0.
     """
-    firsts = np.concatenate((np.zeros(1, np.int64), np.cumsum(paths.segment_blocks)))
-    walked = np.concatenate((np.zeros(1, np.int64), np.cumsum(paths.segment_blocks[paths.path_segments])))
+    firsts = offsets_of(paths.segment_blocks)
+    walked = offsets_of(paths.segment_blocks[paths.path_segments])
     blocks = np.diff(walked[paths.path_offsets])[requests]
-    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(blocks)))
+    offsets = offsets_of(blocks)
     keys = np.empty(offsets[-1], np.uint64)
     _number_blocks(paths.path_offsets, paths.path_segments, firsts, requests, keys)
     return keys, offsets

@@ -19,7 +19,7 @@ from kvcap._version import __version__
 from kvcap.blocks.keyer import UNKNOWN_TOKENS, BlockKeyer, KeyedRequests
 from kvcap.engines import POLICIES
 from kvcap.errors import EmptyTraceError, TraceError, UsageError
-from kvcap.formats.parallel import READING_THREADS, ahead, default_threads
+from kvcap.formats.parallel import READING_THREADS, ahead, working_threads
 from kvcap.kernels._jit import kernel_threads
 from kvcap.kernels.run_tables import leading_parts, runs_within
 from kvcap.options import ReplayOptions
@@ -90,7 +90,7 @@ def _replayed(
     threads: int | None,
 ) -> tuple[RunInfo, dict[str, pa.Table]]:
     """Return the metadata and the tables of a replay."""
-    threads = threads or default_threads()
+    threads = working_threads(threads)
     streamed = streamed_trace(trace, options, pool_column, directory, progress, threads)
     return finished(streamed, options, trace, pool_column, threads)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from kvcap.blocks.keyer import BlockKeyer, KeyedRequests
-from kvcap.kernels.arrays import Int64Array
+from kvcap.kernels.arrays import Int64Array, offsets_of
 from kvcap.kernels.keys import take_requests
 from kvcap.kernels.reuse_runs import ReuseRunScanner
 from kvcap.kernels.run_tables import WeightedRuns, split_by_weight
@@ -149,8 +149,8 @@ def stream(
 def _cacheable_tokens(keyed: KeyedRequests) -> Int64Array:
     """Return the sum of the weights of each prompt's blocks: int64 (n_requests,)."""
     if keyed.block_tokens is not None:
-        summed = _offsets(keyed.block_tokens.astype(np.int64))
-        explicit: Int64Array = np.diff(summed[_offsets(keyed.prompt_blocks)])
+        summed = offsets_of(keyed.block_tokens)
+        explicit: Int64Array = np.diff(summed[offsets_of(keyed.prompt_blocks)])
         return explicit
     filled_blocks = -(-keyed.covered_tokens // keyed.block_size)
     # Blocks beyond what the prompt fills weigh one token each.
@@ -203,7 +203,7 @@ def _chosen(keyed: KeyedRequests, chosen: Int64Array) -> KeyedRequests:
     keys, offsets = take_requests(keyed.block_keys, keyed.request_offsets, chosen)
     block_tokens = None
     if keyed.block_tokens is not None:
-        block_tokens, _ = take_requests(keyed.block_tokens, _offsets(keyed.prompt_blocks), chosen)
+        block_tokens, _ = take_requests(keyed.block_tokens, offsets_of(keyed.prompt_blocks), chosen)
     return replace(
         keyed,
         block_keys=keys,
@@ -224,16 +224,12 @@ def _replay_part(part: _Part) -> WeightedRuns:
     runs = pool.scanner.feed(keyed.block_keys, keyed.request_offsets)
     local = runs._replace(request=runs.request - before)
     weighted = split_by_weight(
-        local, _offsets(keyed.prompt_blocks), keyed.covered_tokens, keyed.block_size, keyed.block_tokens
+        local, offsets_of(keyed.prompt_blocks), keyed.covered_tokens, keyed.block_size, keyed.block_tokens
     )
     pool.request_ids.append(ids)
     return weighted._replace(
         request=ids[weighted.request], source_request=pool.global_ids()[weighted.source_request]
     )
-
-
-def _offsets(lengths: Int64Array) -> Int64Array:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
 
 def _in_request_order(runs: list[WeightedRuns]) -> WeightedRuns:

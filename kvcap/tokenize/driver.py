@@ -19,7 +19,7 @@ from kvcap.schema import PAYLOAD_COLUMNS, REQUEST_COLUMNS, TOKEN_IDS, TraceKind,
 from kvcap.tokenize.backends import Backend, create_backend
 from kvcap.tokenize.options import TokenizeOptions
 from kvcap.tokenize.ordered import ordered_map
-from kvcap.tokenize.prompts import ChatPrompt, Prompt, Source, TokenIds, TokenPrompt
+from kvcap.tokenize.prompts import ChatPrompt, Prompt, PromptSource, TokenIds, TokenPrompt
 from kvcap.tokenize.requests import prompts_of
 
 BATCH_TOKENS: Final = 2_000_000
@@ -72,8 +72,8 @@ class _Row:
     def value(self, name: str) -> object:
         return self.batch.column(name)[self.index].as_py()
 
-    def source(self) -> Source:
-        return Source(str(self.value("source_file")), int(str(self.value("source_line"))))
+    def source(self) -> PromptSource:
+        return PromptSource(str(self.value("source_file")), int(str(self.value("source_line"))))
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ import orjson
 
 from kvcap.formats.bodies.openai import MEDIA_TYPES
 from kvcap.tokenize.options import MultimodalMode
-from kvcap.tokenize.prompts import Json, Source
+from kvcap.tokenize.prompts import Json, PromptSource
 
 _DIGEST_BYTES: Final = 4
 
 
-def replace_media(messages: list[Json], source: Source, mode: MultimodalMode) -> tuple[list[Json], int]:
+def replace_media(messages: list[Json], source: PromptSource, mode: MultimodalMode) -> tuple[list[Json], int]:
     """Return the messages with placeholders for what is not text, and how many there are.
 
     Parameters
@@ -49,7 +49,7 @@ def replace_media(messages: list[Json], source: Source, mode: MultimodalMode) ->
 
 
 def _replace_parts(
-    parts: list[object], field: str, source: Source, mode: MultimodalMode
+    parts: list[object], field: str, source: PromptSource, mode: MultimodalMode
 ) -> tuple[list[object], int]:
     replaced: list[object] = []
     count = 0

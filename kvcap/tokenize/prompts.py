@@ -16,7 +16,7 @@ Json: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Source:
+class PromptSource:
     """Where a request stands in the logs.
 
     Parameters
@@ -53,7 +53,7 @@ class ChatPrompt:
         Whether it came with a chat template of its own, which is not in ``body`` any more.
     """
 
-    source: Source
+    source: PromptSource
     body: Json
     timestamp: datetime | None = None
     media: int = 0
@@ -112,7 +112,7 @@ class TextPrompt:
         The whole ``/v1/completions`` body.
     """
 
-    source: Source
+    source: PromptSource
     text: str
     add_special_tokens: bool
     body: Json
@@ -122,7 +122,7 @@ class TextPrompt:
 class TokenPrompt:
     """A prompt that was sent as token ids."""
 
-    source: Source
+    source: PromptSource
     token_ids: TokenIds
 
 

@@ -11,14 +11,14 @@ from kvcap.formats.bodies.openai import named, rendered_body
 from kvcap.formats.rows import FieldError
 from kvcap.tokenize.media import replace_media
 from kvcap.tokenize.options import MultimodalMode
-from kvcap.tokenize.prompts import ChatPrompt, Json, Prompt, Source, TextPrompt, TokenPrompt
+from kvcap.tokenize.prompts import ChatPrompt, Json, Prompt, PromptSource, TextPrompt, TokenPrompt
 
 _RENDERERS_OWN = ("chat_template", "tokenize")
 
 
 def prompts_of(
     request_json: str,
-    source: Source,
+    source: PromptSource,
     timestamp: datetime | None,
     multimodal: MultimodalMode,
     *,
@@ -62,7 +62,7 @@ def prompts_of(
 
 def _chat_prompt(
     body: Json,
-    source: Source,
+    source: PromptSource,
     timestamp: datetime | None,
     multimodal: MultimodalMode,
     trust_chat_template: bool,
@@ -79,7 +79,7 @@ def _chat_prompt(
     return ChatPrompt(source, {**body, **own, "messages": messages}, timestamp, media, untrusted)
 
 
-def _completion_prompts(body: Json, source: Source) -> list[Prompt]:
+def _completion_prompts(body: Json, source: PromptSource) -> list[Prompt]:
     prompt = body["prompt"]
     prompts = [prompt] if isinstance(prompt, str) or isinstance(prompt[0], int) else prompt
     return [
@@ -90,6 +90,6 @@ def _completion_prompts(body: Json, source: Source) -> list[Prompt]:
     ]
 
 
-def _text_prompt(text: str, body: Json, source: Source) -> TextPrompt:
+def _text_prompt(text: str, body: Json, source: PromptSource) -> TextPrompt:
     add_special_tokens = body.get("add_special_tokens")
     return TextPrompt(source, text, add_special_tokens is None or bool(add_special_tokens), body)

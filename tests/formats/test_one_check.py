@@ -14,7 +14,7 @@ from kvcap.formats.bodies import openai_body
 from kvcap.formats.rows import FieldError
 from kvcap.formats.text_rows import body_text
 from kvcap.tokenize.backends.messages import template_messages
-from kvcap.tokenize.prompts import ChatPrompt, Source
+from kvcap.tokenize.prompts import ChatPrompt, PromptSource
 from kvcap.tokenize.requests import prompts_of
 
 IMAGE = {"type": "image_url", "image_url": {"url": "u"}}
@@ -45,7 +45,7 @@ def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 def render(text: str) -> None:
-    for prompt in prompts_of(text, Source("log", 1), None, "placeholder"):
+    for prompt in prompts_of(text, PromptSource("log", 1), None, "placeholder"):
         if isinstance(prompt, ChatPrompt):
             template_messages(prompt, takes_parts=False)
 

@@ -10,7 +10,7 @@ from reading import read_log
 from shared_data import shared_path
 
 from kvcap.errors import KvcapError
-from kvcap.tokenize.prompts import Source
+from kvcap.tokenize.prompts import PromptSource
 from kvcap.tokenize.requests import prompts_of
 
 _SYSTEM = "You are the support assistant"
@@ -31,7 +31,7 @@ def test_a_log_that_people_hold_is_right_or_refused_with_something_to_do(held: H
     assert (report.format_name, table.num_rows, report.bad_records) == (held.kind, held.requests, 0)
     if "request_json" in table.schema.names:
         for text in table["request_json"].to_pylist():
-            prompts_of(text, Source("log", 1), None, "refuse")
+            prompts_of(text, PromptSource("log", 1), None, "refuse")
 
 
 @pytest.mark.parametrize("held", HELD, ids=[held.sample for held in HELD])

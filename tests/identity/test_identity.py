@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from strategies import prefix_forests
 
 import kvcap
-from kvcap.analysis.routing import RouteOptions, route
+from kvcap.analysis.routing.answer import route
+from kvcap.analysis.routing.options import RouteOptions
 from kvcap.blocks import BlockOptions
 from kvcap.convert import ConvertOptions, convert
 from kvcap.fleet import FleetJob, FleetResults, fleet_files, plan_pools, read_file, replay_pool

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from kvcap.errors import RequestRefusedError
 from kvcap.online.server.arrow_bounds import MalformedStreamError, decompressed_bytes
 from kvcap.online.server.bodies import decode_body
-from kvcap.online.server.options import Limits
+from kvcap.online.server.options import ClientLimits
 
 ARROW = "application/vnd.apache.arrow.stream"
 LINES = "application/x-ndjson"
 JSON = "application/json"
-LIMITS = Limits(max_ids_per_request=10, max_pending=5, max_body_bytes=1 << 16)
+LIMITS = ClientLimits(max_ids_per_request=10, max_pending=5, max_body_bytes=1 << 16)
 
 
 def arrow(**columns: Any) -> bytes:

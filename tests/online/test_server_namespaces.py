@@ -13,7 +13,7 @@ from live_service import BLOCK, go, options, post, running
 import kvcap
 from kvcap.errors import RequestRefusedError, UsageError
 from kvcap.online.server.bodies import MAX_NAME, decode_body
-from kvcap.online.server.options import Limits
+from kvcap.online.server.options import ClientLimits
 
 FIELDS: list[dict[str, Any]] = [
     {},
@@ -28,30 +28,32 @@ NAMES = [None, "model=m", "model=m cache_salt=s", "adapter=a cache_salt=s", "ext
 
 def test_objects_and_arrow_streams_name_their_namespace() -> None:
     requests = [{"token_ids": [1], **fields} for fields in FIELDS]
-    incoming = decode_body(_json(requests), "application/json", Limits())
+    incoming = decode_body(_json(requests), "application/json", ClientLimits())
     assert incoming.requests.namespaces == NAMES
     columns = {name: [fields.get(name) for fields in FIELDS] for name in {n for f in FIELDS for n in f}}
     table = pa.table({"token_ids": pa.array([[1]] * len(FIELDS), pa.list_(pa.uint32())), **columns})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    stream = decode_body(sink.getvalue().to_pybytes(), "application/vnd.apache.arrow.stream", Limits())
+    stream = decode_body(sink.getvalue().to_pybytes(), "application/vnd.apache.arrow.stream", ClientLimits())
     assert stream.requests.namespaces == NAMES
 
 
 def test_named_fields_make_the_namespace_or_none_does() -> None:
     body = _json([{"token_ids": [1], "model": "m", "tenant": "t"}])
-    assert decode_body(body, "application/json", Limits(), ("tenant",)).requests.namespaces == ["tenant=t"]
+    assert decode_body(body, "application/json", ClientLimits(), ("tenant",)).requests.namespaces == [
+        "tenant=t"
+    ]
     plain = _json([{"token_ids": [1], "model": "m", "cache_salt": "s"}])
-    assert decode_body(plain, "application/json", Limits(), ()).requests.namespaces is None
+    assert decode_body(plain, "application/json", ClientLimits(), ()).requests.namespaces is None
     with pytest.raises(RequestRefusedError, match="holds tenant, expected only"):
-        decode_body(body, "application/json", Limits())
+        decode_body(body, "application/json", ClientLimits())
 
 
 def test_a_namespace_that_is_too_long_is_refused() -> None:
     body = _json([{"token_ids": [1], "cache_salt": "s" * MAX_NAME}])
     with pytest.raises(RequestRefusedError, match=f"expected at most {MAX_NAME}"):
-        decode_body(body, "application/json", Limits())
+        decode_body(body, "application/json", ClientLimits())
 
 
 def test_a_mirror_keeps_salts_and_models_apart_and_its_log_replays_to_the_same(tmp_path: Path) -> None:

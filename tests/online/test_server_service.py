@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kvcap.errors import SchemaError
 from kvcap.online import Estimator
-from kvcap.online.server.options import STATE_NAME, Limits, ServeOptions
+from kvcap.online.server.options import STATE_NAME, ClientLimits, ServeOptions
 from kvcap.online.server.prompts import TokenizingEncoder
 from kvcap.online.server.service import Service
 from kvcap.queries import open_results
@@ -109,7 +109,7 @@ def test_a_full_queue_drops_shadows_and_tells_ingestion_when_to_come_back() -> N
     async def test() -> None:
         encoder = FakeEncoder()
         encoder.gate.clear()
-        async with running(options(limits=Limits(max_pending=2)), encoder) as (app, _):
+        async with running(options(limits=ClientLimits(max_pending=2)), encoder) as (app, _):
             waiting = [asyncio.create_task(post(app, "/v1/completions", {"prompt": "1 2"})) for _ in range(2)]
             await asyncio.sleep(0.05)
             shadow = await post(app, "/v1/completions", {"prompt": "1 2"})
@@ -296,7 +296,7 @@ def test_a_log_with_a_hole_is_refused(tmp_path: Path) -> None:
 )
 def test_errors_are_json_with_a_cause(path: str, body: bytes, status: int) -> None:
     async def test() -> None:
-        limits = Limits(max_body_bytes=1000 if path == "/v1/requests" else 10**6)
+        limits = ClientLimits(max_body_bytes=1000 if path == "/v1/requests" else 10**6)
         async with running(options(limits=limits)) as (app, _):
             answer = await post(app, path, body)
             assert answer.status == status
@@ -309,7 +309,7 @@ def test_errors_are_json_with_a_cause(path: str, body: bytes, status: int) -> No
 
 def test_a_body_that_grows_too_large_or_takes_too_long_is_refused() -> None:
     async def test() -> None:
-        limits = Limits(max_body_bytes=10, body_timeout_s=0.05)
+        limits = ClientLimits(max_body_bytes=10, body_timeout_s=0.05)
         async with running(options(limits=limits)) as (app, _):
             large = await post(app, "/v1/requests", b"", parts=[b"123456", b"789012"])
             slow = await post(app, "/v1/requests", b"", parts=[b"{", 0.2, b"}"])

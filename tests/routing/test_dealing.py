@@ -12,7 +12,7 @@ from strategies import prefix_forests
 
 from kvcap.kernels.curve import hit_curve, hits_at, smallest_capacity
 from kvcap.kernels.dealing import deal_to_least_loaded, deal_to_longest_prefix
-from kvcap.kernels.dealt_runs import dealt_runs, held_blocks, weigh_runs
+from kvcap.kernels.dealt_runs import blocks_in_caches, dealt_runs, weigh_runs
 from kvcap.kernels.keys import chain_keys
 from kvcap.kernels.reuse_runs import ReuseRuns, ReuseRunScanner
 from kvcap.kernels.run_tables import WeightedRuns, split_by_weight
@@ -128,7 +128,7 @@ def test_held_blocks_and_copies_are_those_of_a_direct_simulation(
 ) -> None:
     n = len(requests)
     instances = data.draw(st.lists(st.integers(0, N - 1), min_size=n, max_size=n))
-    found = held_blocks(
+    found = blocks_in_caches(
         paths_of(requests), np.array(instances, np.int32), capacity, tail_first=order == "tail-first"
     )
     assert found == plain.held(oracles.chained(requests), instances, capacity, order)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kvcap.errors import RecordError
-from kvcap.tokenize.prompts import ChatPrompt, Source
+from kvcap.tokenize.prompts import ChatPrompt, PromptSource
 
 jinja2 = pytest.importorskip("jinja2")
 
@@ -128,7 +128,7 @@ def test_a_template_that_loops_over_parts_gets_them(template: Any) -> None:
 
 
 def shaped(*messages: Any, takes_parts: bool = False) -> list[Any]:
-    prompt = ChatPrompt(Source("log.jsonl", 1), {"messages": list(messages)})
+    prompt = ChatPrompt(PromptSource("log.jsonl", 1), {"messages": list(messages)})
     return template_messages(prompt, takes_parts=takes_parts)
 
 

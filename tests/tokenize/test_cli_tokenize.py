@@ -10,7 +10,7 @@ import pytest
 from kvcap.cli.main import main
 from kvcap.tokenize import TokenizeOptions
 from kvcap.tokenize.backends import create_backend
-from kvcap.tokenize.prompts import ChatPrompt, Source
+from kvcap.tokenize.prompts import ChatPrompt, PromptSource
 
 pytest.importorskip("tokenizers")
 pytest.importorskip("jinja2")
@@ -29,7 +29,7 @@ def log(text_trace: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def expected(directory: Path) -> list[list[int]]:
     backend = create_backend(TokenizeOptions(tokenizer=str(directory)))
     bodies = [{"messages": [{"role": "user", "content": turn}]} for turn in TURNS]
-    return [backend.encode(ChatPrompt(Source("", 0), body)).tolist() for body in bodies]
+    return [backend.encode(ChatPrompt(PromptSource("", 0), body)).tolist() for body in bodies]
 
 
 def test_each_line_is_one_array_of_ids(

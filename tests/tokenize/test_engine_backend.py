@@ -17,9 +17,9 @@ from kvcap.errors import RecordError, UsageError
 from kvcap.tokenize import TokenizeOptions
 from kvcap.tokenize.backends import create_backend
 from kvcap.tokenize.driver import tokenize_trace
-from kvcap.tokenize.prompts import ChatPrompt, Source, TextPrompt
+from kvcap.tokenize.prompts import ChatPrompt, PromptSource, TextPrompt
 
-SOURCE = Source("log.jsonl", 9)
+SOURCE = PromptSource("log.jsonl", 9)
 KEY = "KVCAP_ENGINE_API_KEY"
 
 Fault = Callable[["Handler"], bool]

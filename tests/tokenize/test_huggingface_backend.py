@@ -13,12 +13,12 @@ import pytest
 from kvcap.errors import MissingExtraError, RecordError, UsageError
 from kvcap.tokenize import TokenizeOptions
 from kvcap.tokenize.backends import create_backend
-from kvcap.tokenize.prompts import ChatPrompt, Source, TextPrompt
+from kvcap.tokenize.prompts import ChatPrompt, PromptSource, TextPrompt
 
 tokenizers = pytest.importorskip("tokenizers")
 pytest.importorskip("jinja2")
 
-SOURCE = Source("log.jsonl", 4)
+SOURCE = PromptSource("log.jsonl", 4)
 USER = {"role": "user", "content": "Cancel the flight"}
 
 

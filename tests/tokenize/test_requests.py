@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kvcap.errors import RecordError
-from kvcap.tokenize.prompts import ChatPrompt, Prompt, Source, TextPrompt, TokenPrompt
+from kvcap.tokenize.prompts import ChatPrompt, Prompt, PromptSource, TextPrompt, TokenPrompt
 from kvcap.tokenize.requests import prompts_of
 
 USER = {"role": "user", "content": "hi"}
@@ -14,7 +14,7 @@ USER = {"role": "user", "content": "hi"}
 
 def prompts(body: object, multimodal: Any = "refuse") -> list[Prompt]:
     text = body if isinstance(body, str) else json.dumps(body)
-    return prompts_of(text, Source("log.jsonl", 7), None, multimodal)
+    return prompts_of(text, PromptSource("log.jsonl", 7), None, multimodal)
 
 
 def chat(body: object, multimodal: Any = "refuse") -> ChatPrompt:
@@ -153,8 +153,8 @@ TEMPLATE_BODY = '{"messages": [{"role": "user", "content": "hi"}], "chat_templat
 
 def test_a_template_of_a_request_is_left_out_unless_it_is_trusted() -> None:
     body = TEMPLATE_BODY % '"chat_template_kwargs": {"chat_template": "smuggled", "thinking": true}'
-    (untrusted,) = prompts_of(body, Source("log.jsonl", 7), None, "refuse")
-    (trusted,) = prompts_of(body, Source("log.jsonl", 7), None, "refuse", trust_chat_template=True)
+    (untrusted,) = prompts_of(body, PromptSource("log.jsonl", 7), None, "refuse")
+    (trusted,) = prompts_of(body, PromptSource("log.jsonl", 7), None, "refuse", trust_chat_template=True)
     assert isinstance(untrusted, ChatPrompt)
     assert isinstance(trusted, ChatPrompt)
     assert (untrusted.body["chat_template"], untrusted.untrusted_template) == (None, True)

@@ -13,9 +13,9 @@ import pytest
 from kvcap.errors import RecordError, UsageError
 from kvcap.tokenize import TokenizeOptions
 from kvcap.tokenize.backends import create_backend
-from kvcap.tokenize.prompts import ChatPrompt, Source, TextPrompt
+from kvcap.tokenize.prompts import ChatPrompt, PromptSource, TextPrompt
 
-SOURCE = Source("log.jsonl", 2)
+SOURCE = PromptSource("log.jsonl", 2)
 HAS_SGLANG = importlib.util.find_spec("sglang") is not None
 
 

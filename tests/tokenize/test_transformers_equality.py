@@ -19,7 +19,7 @@ from shared_data import shared_path
 
 from kvcap.tokenize import TokenizeOptions
 from kvcap.tokenize.backends import create_backend
-from kvcap.tokenize.prompts import ChatPrompt, Source, TextPrompt
+from kvcap.tokenize.prompts import ChatPrompt, PromptSource, TextPrompt
 from kvcap.tokenize.requests import prompts_of
 
 transformers = pytest.importorskip("transformers")
@@ -145,7 +145,7 @@ def compare(model: Path, source: str, template_path: Path, every: int) -> int:
     tokenizer = transformers.AutoTokenizer.from_pretrained(str(model))
     total = 0
     for index, body in enumerate(tau_bench(every)):
-        (prompt,) = prompts_of(json.dumps(body), Source("log.jsonl", index + 1), SENT, "refuse")
+        (prompt,) = prompts_of(json.dumps(body), PromptSource("log.jsonl", index + 1), SENT, "refuse")
         assert isinstance(prompt, ChatPrompt)
         ids = backend.encode(prompt).tolist()
         assert ids == reference(tokenizer, source, body), f"request {index * every + 1}"
@@ -185,7 +185,7 @@ def test_completions_have_the_ids_of_transformers(qwen_dir: Path, deepseek_dir: 
         tokenizer = transformers.AutoTokenizer.from_pretrained(str(directory))
         for text in texts:
             for special in (True, False):
-                prompt = TextPrompt(Source("log.jsonl", 1), text, special, {})
+                prompt = TextPrompt(PromptSource("log.jsonl", 1), text, special, {})
                 expected = tokenizer(text, add_special_tokens=special)["input_ids"]
                 assert backend.encode(prompt).tolist() == expected
 
@@ -195,7 +195,7 @@ def test_qwen_has_the_ids_of_its_own_library(qwen_dir: Path) -> None:
     backend = create_backend(TokenizeOptions(tokenizer=str(qwen_dir)))
     for body in tau_bench(400):
         text = "\n".join(f"<|im_start|>{message['content'] or ''}<|im_end|>" for message in body["messages"])
-        prompt = TextPrompt(Source("log.jsonl", 1), text, False, {})
+        prompt = TextPrompt(PromptSource("log.jsonl", 1), text, False, {})
         assert backend.encode(prompt).tolist() == own.encode(text)
 
 
@@ -211,7 +211,7 @@ def test_files_that_only_transformers_reads_give_the_same_ids(
     (directory / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges), encoding="utf-8")
     (directory / "chat_template.jinja").write_text(template("chatml_thinking"), encoding="utf-8")
     (qwen_dir / "chat_template.jinja").write_text(template("chatml_thinking"), encoding="utf-8")
-    prompt = ChatPrompt(Source("log.jsonl", 1), tau_bench(1000)[1])
+    prompt = ChatPrompt(PromptSource("log.jsonl", 1), tau_bench(1000)[1])
     ids = [
         create_backend(TokenizeOptions(tokenizer=str(path))).encode(prompt) for path in (qwen_dir, directory)
     ]
@@ -235,7 +235,7 @@ def test_code_of_the_model_renders_when_it_may(tokenizer_dir: Path, tmp_path: Pa
     config.update(auto_map={"AutoTokenizer": [None, "own_code.OwnTokenizer"]}, tokenizer_class="OwnTokenizer")
     (directory / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
     (directory / "own_code.py").write_text(OWN_CODE, encoding="utf-8")
-    prompt = ChatPrompt(Source("log.jsonl", 1), {"messages": [{"role": "user", "content": "hi"}]})
+    prompt = ChatPrompt(PromptSource("log.jsonl", 1), {"messages": [{"role": "user", "content": "hi"}]})
     plain: Any = create_backend(TokenizeOptions(tokenizer=str(directory)))
     trusted: Any = create_backend(TokenizeOptions(tokenizer=str(directory), trust_remote_code=True))
     assert plain.render(prompt).startswith("<|im_start|>user\nhi")

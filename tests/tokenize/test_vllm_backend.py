@@ -14,9 +14,9 @@ import pytest
 from kvcap.errors import MissingExtraError, RecordError, UsageError
 from kvcap.tokenize import TokenizeOptions
 from kvcap.tokenize.backends import create_backend
-from kvcap.tokenize.prompts import ChatPrompt, Source, TextPrompt
+from kvcap.tokenize.prompts import ChatPrompt, PromptSource, TextPrompt
 
-SOURCE = Source("log.jsonl", 2)
+SOURCE = PromptSource("log.jsonl", 2)
 HAS_VLLM = importlib.util.find_spec("vllm") is not None
 
 

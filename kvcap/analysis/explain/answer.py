@@ -38,7 +38,7 @@ from kvcap.analysis.explain.words import remarks
 from kvcap.errors import UsageError
 from kvcap.formats import open_table, open_trace
 from kvcap.formats.options import ReadOptions
-from kvcap.formats.parallel import default_threads
+from kvcap.formats.parallel import working_threads
 from kvcap.kernels.observed.waterfall import waterfall
 from kvcap.option_fields import changed
 from kvcap.options import ReplayOptions
@@ -123,7 +123,7 @@ def explain(
         stack.callback(trace.close)
         if trace.kind == "request_json":
             raise UsageError("this log holds text: give --tokenizer, or run `kvcap tokenize` first")
-        threads = reading.threads or default_threads()
+        threads = working_threads(reading.threads)
         directory = None
         if out is not None:
             check_apart(out, trace.report.sources)

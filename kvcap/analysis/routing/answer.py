@@ -18,9 +18,9 @@ from kvcap.analysis.routing.options import DEALINGS, Dealing, RouteOptions
 from kvcap.blocks.keyer import BlockKeyer
 from kvcap.errors import UsageError
 from kvcap.formats import ReadOptions, open_table, open_trace
-from kvcap.formats.parallel import READING_THREADS, ahead, default_threads
+from kvcap.formats.parallel import READING_THREADS, ahead, working_threads
 from kvcap.kernels.curve import hit_curve, hits_at, smallest_capacity
-from kvcap.kernels.dealt_runs import dealt_runs, held_blocks, weigh_runs
+from kvcap.kernels.dealt_runs import blocks_in_caches, dealt_runs, weigh_runs
 from kvcap.kernels.run_tables import WeightedRuns, leading_parts, run_hits
 from kvcap.kernels.segments import segment_paths
 from kvcap.replay import ReplayOptions
@@ -180,7 +180,7 @@ def _streamed(
 ) -> StreamedTrace:
     if trace.kind == "request_json":
         raise UsageError("this log holds text: run `kvcap tokenize` first")
-    with closing(_one_stream(trace, progress, threads or default_threads())) as batches:
+    with closing(_one_stream(trace, progress, working_threads(threads))) as batches:
         return replay_stream(
             keyed_batches(batches, BlockKeyer(options.blocks, chained=trace.chained)), trace.schema
         )
@@ -272,7 +272,7 @@ class _Comparison:
         )
         curve = hit_curve(measured, tail_first=self._tail_first)
         blocks, tokens = hits_at(curve, np.array([capacity]))
-        held, different = held_blocks(self._stream.paths, dealt, capacity, tail_first=self._tail_first)
+        held, different = blocks_in_caches(self._stream.paths, dealt, capacity, tail_first=self._tail_first)
         per_instance = () if policy is None else self._instances(dealt, measured, n_instances)
         return RouteRow(
             policy=policy,

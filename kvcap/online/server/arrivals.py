@@ -11,7 +11,7 @@ from typing import Final
 from kvcap.errors import RequestRefusedError
 from kvcap.online.estimator import ObservedBatch
 from kvcap.online.server.incoming import Incoming, stamped
-from kvcap.online.server.options import Limits
+from kvcap.online.server.options import ClientLimits
 
 RETRY_AFTER_S: Final = 1
 PATIENCE_S: Final = 1.0
@@ -43,7 +43,7 @@ class Arrivals:
         How many may wait, and how many bytes of bodies.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ClientLimits) -> None:
         self._limits = limits
         self._queue: deque[Ticket] = deque()
         self._late: list[Ticket] = []

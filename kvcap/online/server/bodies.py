@@ -19,12 +19,13 @@ import pyarrow.compute as pc
 from kvcap.blocks.keyer import list_arrays
 from kvcap.errors import RequestRefusedError, UsageError
 from kvcap.formats.identity import IDENTITY_FIELDS, namespace_of
+from kvcap.kernels.arrays import offsets_of
 from kvcap.online.estimator import RequestBatch
 from kvcap.online.estimator.requests import RequestKind, as_ids
 from kvcap.online.server.arrow_bounds import MalformedStreamError, decompressed_bytes
 from kvcap.online.server.http import ARROW_TYPES, LINES_TYPES
 from kvcap.online.server.incoming import Incoming
-from kvcap.online.server.options import Limits
+from kvcap.online.server.options import ClientLimits
 from kvcap.schema import HASH_IDS, TOKEN_IDS
 
 MAX_LENGTH: Final = 2**31
@@ -47,7 +48,7 @@ _FIELDS: Final = (
 
 
 def decode_body(
-    body: bytes, content_type: str, limits: Limits, namespace: tuple[str, ...] | None = None
+    body: bytes, content_type: str, limits: ClientLimits, namespace: tuple[str, ...] | None = None
 ) -> Incoming:
     """Return the requests of a body.
 
@@ -78,7 +79,7 @@ def decode_body(
     return _from_objects(found if isinstance(found, list) else [found], limits, namespace)
 
 
-def _check_count(requests: int, limits: Limits) -> None:
+def _check_count(requests: int, limits: ClientLimits) -> None:
     if requests > limits.max_pending:
         raise RequestRefusedError(
             413, f"the body holds {requests} requests, expected at most {limits.max_pending} (--max-pending)"
@@ -92,7 +93,7 @@ def _json(text: bytes, where: str) -> Any:
         raise RequestRefusedError(400, f"{where}is no JSON ({error}), expected a request") from error
 
 
-def _from_objects(requests: list[Any], limits: Limits, namespace: tuple[str, ...] | None) -> Incoming:
+def _from_objects(requests: list[Any], limits: ClientLimits, namespace: tuple[str, ...] | None) -> Incoming:
     _check_count(len(requests), limits)
     kinds: set[RequestKind] = set()
     ids = []
@@ -117,7 +118,7 @@ def _from_objects(requests: list[Any], limits: Limits, namespace: tuple[str, ...
             RequestBatch(
                 kind=kinds.pop(),
                 ids=ids[0] if len(ids) == 1 else np.concatenate(ids),
-                offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+                offsets=offsets_of(lengths),
                 input_tokens=_numbers(requests, "input_length"),
                 timestamps_us=_timestamps(requests),
                 pools=_column(requests, "pool", str),
@@ -222,7 +223,7 @@ def _timestamps(requests: list[dict[str, Any]]) -> Any:
     return np.array([round(value * 1_000_000) for value in values], np.int64)
 
 
-def _from_arrow(body: bytes, limits: Limits, namespace: tuple[str, ...] | None) -> Incoming:
+def _from_arrow(body: bytes, limits: ClientLimits, namespace: tuple[str, ...] | None) -> Incoming:
     try:
         size = decompressed_bytes(body)
         if size > limits.max_body_bytes:
@@ -243,7 +244,7 @@ def _from_arrow(body: bytes, limits: Limits, namespace: tuple[str, ...] | None) 
         raise RequestRefusedError(422, str(error)) from error
 
 
-def _from_table(table: pa.Table, limits: Limits, namespace: tuple[str, ...] | None) -> Incoming:
+def _from_table(table: pa.Table, limits: ClientLimits, namespace: tuple[str, ...] | None) -> Incoming:
     unknown = [name for name in table.column_names if name not in _FIELDS and name not in (namespace or ())]
     if unknown:
         raise UsageError(f"the stream holds {unknown[0]}, expected only {', '.join(_FIELDS)}")

@@ -9,7 +9,7 @@ from typing import Final
 from starlette.requests import ClientDisconnect, Request
 
 from kvcap.errors import RequestRefusedError
-from kvcap.online.server.options import Limits
+from kvcap.online.server.options import ClientLimits
 
 JSON_TYPE: Final = "application/json"
 ARROW_TYPES: Final = ("application/vnd.apache.arrow.stream", "application/x-apache-arrow-stream")
@@ -36,7 +36,7 @@ def media_type(request: Request) -> str:
     return found
 
 
-async def read_body(request: Request, limits: Limits) -> bytes:
+async def read_body(request: Request, limits: ClientLimits) -> bytes:
     """Return the whole body.
 
     Raises

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from kvcap.errors import UsageError
+from kvcap.kernels.arrays import offsets_of
 from kvcap.online.estimator import RequestBatch
 
 
@@ -81,7 +82,7 @@ def joined(parts: Sequence[Incoming], block_size: int) -> Incoming:
         RequestBatch(
             kind,
             np.concatenate([batch.ids for batch in batches]),
-            np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+            offsets_of(lengths),
             input_tokens,
             np.concatenate([batch.timestamps_us for batch in batches if batch.timestamps_us is not None]),
             _names(batches, "pools"),

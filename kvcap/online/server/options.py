@@ -38,7 +38,7 @@ def _port(text: str, name: str) -> int:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ClientLimits:
     """What one client, and all of them together, may ask.
 
     Parameters
@@ -251,7 +251,7 @@ class ServeOptions:
         metavar="NAMES",
         parse=names,
     )
-    limits: Limits = field(default_factory=Limits)
+    limits: ClientLimits = field(default_factory=ClientLimits)
 
     def __post_init__(self) -> None:
         if not self.capacities_bytes:

@@ -9,14 +9,15 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from kvcap.errors import KvcapError, RequestRefusedError, TraceError
+from kvcap.kernels.arrays import offsets_of
 from kvcap.online.estimator import RequestBatch
 from kvcap.online.server.incoming import Incoming
 from kvcap.tokenize import TokenizeOptions
 from kvcap.tokenize.backends import create_backend
-from kvcap.tokenize.prompts import Prompt, Source, TokenIds, TokenPrompt
+from kvcap.tokenize.prompts import Prompt, PromptSource, TokenIds, TokenPrompt
 from kvcap.tokenize.requests import prompts_of
 
-_SOURCE: Final = Source("body", 1)
+_SOURCE: Final = PromptSource("body", 1)
 
 
 class PromptEncoder(Protocol):
@@ -111,7 +112,7 @@ def incoming_prompts(
         RequestBatch(
             "token_ids",
             np.concatenate(prompts),
-            np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(lengths, np.int64))]),
+            offsets_of(np.array(lengths, np.int64)),
             pools=None if world.pool is None else [world.pool] * len(prompts),
             namespaces=None if world.namespace is None else [world.namespace] * len(prompts),
         ),

@@ -11,7 +11,7 @@ import json
 from typing import Any, Final
 
 from kvcap.formats.bodies.openai import TEXT_KEYS
-from kvcap.tokenize.prompts import ChatPrompt, Json, Source
+from kvcap.tokenize.prompts import ChatPrompt, Json, PromptSource
 
 _REASONING_NAMES: Final = ("reasoning_content", "thinking", "reasoning")
 
@@ -38,7 +38,7 @@ def template_messages(prompt: ChatPrompt, *, takes_parts: bool) -> list[Json]:
     ]
 
 
-def _template_message(message: Json, field: str, source: Source, takes_parts: bool) -> Json:
+def _template_message(message: Json, field: str, source: PromptSource, takes_parts: bool) -> Json:
     shaped = {key: value for key, value in message.items() if value is not None}
     content = shaped.get("content")
     if isinstance(content, list):
@@ -62,7 +62,7 @@ def _template_message(message: Json, field: str, source: Source, takes_parts: bo
     return shaped
 
 
-def _text_part(part: Any, field: str, source: Source) -> Json:
+def _text_part(part: Any, field: str, source: PromptSource) -> Json:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     kind = part.get("type")
@@ -72,7 +72,7 @@ def _text_part(part: Any, field: str, source: Source) -> Json:
     return {**part, "type": "text", "text": text}
 
 
-def _template_call(call: Json, field: str, source: Source) -> Json:
+def _template_call(call: Json, field: str, source: PromptSource) -> Json:
     function = call["function"]
     arguments = function.get("arguments") or {}
     if isinstance(arguments, str):
