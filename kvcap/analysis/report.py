@@ -19,6 +19,7 @@ from kvcap.analysis.report_capacity import (
     worth_section,
 )
 from kvcap.analysis.report_context import ReportContext, rows_table
+from kvcap.analysis.report_explained import explained_section
 from kvcap.analysis.report_groups import group_sections, session_section
 from kvcap.analysis.report_time import age_section, time_section, ttl_section
 from kvcap.report import Page, Section
@@ -81,6 +82,7 @@ def _sections(context: ReportContext) -> list[Section]:
         policies_section(context),
         tiers_section(context),
         worth_section(context),
+        explained_section(context),
         _trust_section(context),
         time_section(context),
         age_section(context),

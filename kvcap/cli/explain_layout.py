@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kvcap.analysis.explain.words import CAUSES
 from kvcap.cli.layouts import account_lines
 from kvcap.cli.writer import Column, Layout, Table, as_document, records_of
 from kvcap.units import format_percent, say_rate, say_size
@@ -14,23 +15,6 @@ if TYPE_CHECKING:
     from kvcap.analysis.explain.explanation import CapacityRow, CauseRow, Explanation, RestartRow
 
 SCHEMA: Final = "kvcap.explain/1"
-
-CAUSES: Final = {
-    "expected_hit": "hit, as expected",
-    "more_than_expected": "hit, more than expected",
-    "never_seen": "never seen before",
-    "partial_block": "in no full block",
-    "last_token": "last token, always computed",
-    "other_instance": "on another instance only",
-    "capacity_and_ttl": "capacity, and TTL alike",
-    "capacity": "capacity",
-    "ttl": "TTL",
-    "restart": "restart",
-    "source_running": "source still running",
-    "below_minimum": "below the provider's step or least",
-    "unexplained": "unexplained",
-}
-"""What each step of the waterfall is called."""
 
 _tokens: Final = "{:,}".format
 
@@ -101,6 +85,15 @@ def _limit_lines(answer: Explanation) -> Iterator[str]:
     if ttl is not None:
         low, high = ttl.range
         yield f"effective TTL {ttl.seconds:g} s since the last use ({low:,.6g} to {high:,.6g} s do as well)"
+    if answer.engine is not None:
+        engine = answer.engine
+        sizes = ", ".join(dict.fromkeys(say_size(answer.run, blocks) for blocks in engine.capacity_blocks))
+        closes = (
+            f"closes {format_percent(engine.closed_share)} of the gap of {engine.lru_gap_tokens:,} tokens"
+            if engine.lru_gap_tokens
+            else "where the limits alone leave no gap"
+        )
+        yield f"{engine.engine} with {sizes}: {format_percent(engine.share)} from cache, {closes}"
     if answer.structure != "none":
         yield f"{format_percent(1 - answer.misfit)} of what was missed though known is explained by limits"
 

@@ -56,7 +56,7 @@ def policy_tables(
     by_request: list[pa.Table] = []
     for pool, ids in pools(streamed.columns.column("pool")):
         weighted = numbered_from_0(streamed.runs, ids, streamed.blocks.size)
-        requests = _requests(streamed, weighted, ids, limits, tail_first=options.tail_first)
+        requests = requests_of(streamed, weighted, ids, limits, tail_first=options.tail_first)
         measured = ids >= warm_up_requests
         for policy, point, hit_blocks in simulate(requests, points, rules.policies, rules.oversize):
             hit_tokens = leading_tokens(weighted, hit_blocks)
@@ -109,9 +109,10 @@ def numbered_from_0(runs: WeightedRuns, ids: Int64Array, n_requests: int) -> Wei
     return own._replace(request=places[own.request], source_request=places[own.source_request])
 
 
-def _requests(
+def requests_of(
     streamed: StreamedTrace, runs: WeightedRuns, ids: Int64Array, limits: Int64Array, *, tail_first: bool
 ) -> Requests:
+    """Return some requests of a trace as simulations take them, from runs that are numbered like ``ids``."""
     touched = streamed.touched_blocks[ids]
     held = held_blocks(streamed.input_tokens[ids], streamed.output_tokens[ids], streamed.block_size)
     return Requests(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from observed_fleet import EPOCH, Fleet, Logging, logged, serve, traffic
 
+import kvcap
 from kvcap.cli import main
 from kvcap.kernels.observed.waterfall import CLASSES
 from kvcap.queries import open_results
@@ -191,3 +192,33 @@ def test_results_without_a_trace_are_refused(log, tmp_path, capsys):
     capsys.readouterr()
     assert main(["explain", str(results), "--quiet"]) == 2
     assert "keeps no trace" in capsys.readouterr().err
+
+
+def test_an_engine_is_simulated_at_the_capacity_that_it_is_seen_to_have(tmp_path, capsys):
+    path = tmp_path / "log.jsonl"
+    written(path, Fleet([None]), sessions=60)
+    options = kvcap.ReplayOptions.of(
+        "sglang", capacities="1500blocks", request_hits=True, output_blocks=False
+    )
+    with kvcap.replay(path, options) as results:
+        hits = results.table("policy_requests").column("hit_blocks").to_pylist()
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row, blocks in zip(rows, hits, strict=True):
+        row["cached"] = BLOCK * blocks
+        del row["ttft_us"]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    arguments = ["explain", str(path), "--cached-field", "cached", "--quiet", "--engine", "sglang"]
+    engine = as_json(arguments, capsys)["engine"]
+    assert engine["engine"] == "sglang"
+    assert 0 <= engine["gap_tokens"] <= engine["lru_gap_tokens"]
+    assert engine["closed_share"] == 1 - engine["gap_tokens"] / engine["lru_gap_tokens"]
+    assert 0.95 * 1500 <= engine["capacity_blocks"][0] <= 1.05 * 1500
+
+
+def test_a_report_of_an_explained_run_has_the_waterfall(log, tmp_path):
+    results, page = tmp_path / "results", tmp_path / "report.html"
+    assert main([*log, "--out", str(results)]) == 0
+    assert main(["report", str(results), "-o", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "What the caches really did" in text
+    assert "on another instance only" in text

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from kvcap.analysis.explain.engine import engine_expectation
 from kvcap.analysis.explain.explanation import (
     CapacityRow,
     CauseRow,
     EffectiveCapacity,
     EffectiveTtl,
+    EngineExpectation,
     Explanation,
     ObservedSide,
     RestartRow,
@@ -35,6 +37,7 @@ from kvcap.analysis.explain.surplus import Surplus, surplus
 from kvcap.analysis.explain.survival import survival
 from kvcap.analysis.explain.tables import explain_tables
 from kvcap.analysis.explain.words import remarks
+from kvcap.engines import Rules
 from kvcap.errors import UsageError
 from kvcap.formats import open_table, open_trace
 from kvcap.formats.options import ReadOptions
@@ -170,10 +173,10 @@ def explained_trace(
     threads: int = 1,
 ) -> Explained:
     """Return the explanation of an open trace of ids, and its tables; see :func:`explain`."""
-    values: dict[str, Any] = {"compute_last_token": True}
+    rules = replay_options.rules
+    replay_options = replace(replay_options, rules=Rules(compute_last_token=True))
     if replay_options.blocks.partial_block is None:
-        values["partial_block"] = "drop"
-    replay_options = changed(replay_options, values)
+        replay_options = changed(replay_options, {"partial_block": "drop"})
     streamed = streamed_trace(trace, replay_options, pool_column, directory, progress, threads)
     log = observed_log(streamed, replay_options, trace.report)
     run, tables = finished(streamed, replay_options, trace, pool_column, threads)
@@ -183,7 +186,8 @@ def explained_trace(
     )
     cells = Cells.of(found)
     tables |= explain_tables(log, fitting, found, cells)
-    return Explained(_explanation(run, log, fitting, cells, surplus(log, found)), tables)
+    engine = engine_expectation(log, fitting, found, rules)
+    return Explained(_explanation(run, log, fitting, cells, surplus(log, found), engine), tables)
 
 
 def _explanation(
@@ -192,6 +196,7 @@ def _explanation(
     fitting: Fitting,
     cells: Cells,
     beyond: Surplus,
+    engine: EngineExpectation | None,
 ) -> Explanation:
     columns = log.streamed.columns
     input_tokens = int(log.prompts.input_tokens[log.observed].sum())
@@ -219,6 +224,7 @@ def _explanation(
         unlimited=share(int(log.prompts.pooled_tokens[log.observed].sum())),
         effective_capacity=capacity,
         effective_ttl=ttl,
+        engine=engine,
         structure=fitting.fitted.chosen.name,
         misfit=fitting.fitted.misfit(fitting.fitted.chosen),
         restarts=tuple(

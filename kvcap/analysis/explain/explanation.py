@@ -102,6 +102,34 @@ class CauseRow:
 
 
 @dataclass(frozen=True)
+class EngineExpectation:
+    """What an engine's own eviction makes of the effective capacities.
+
+    Attributes
+    ----------
+    engine
+        Which.
+    tokens, share
+        From cache, by its simulation.
+    capacity_blocks
+        Of each instance, the one near the effective capacity that comes nearest to what was observed.
+    gap_tokens, lru_gap_tokens
+        What requests differ by from what was observed, summed up: in the simulation, and as the limits alone
+        have it.
+    closed_share
+        How much of the latter the simulation closes; below 0 where it is further off.
+    """
+
+    engine: str
+    tokens: int
+    share: float
+    capacity_blocks: tuple[int, ...]
+    gap_tokens: int
+    lru_gap_tokens: int
+    closed_share: float
+
+
+@dataclass(frozen=True)
 class Explanation:
     """Observed beside expected.
 
@@ -113,6 +141,8 @@ class Explanation:
         Tokens from cache: as the log has them, as the limits say, and of one storage without limits.
     effective_capacity, effective_ttl
         None where no such limit is visible.
+    engine
+        The simulation of an engine, if one was asked for and every instance has one capacity.
     structure, misfit
         What has limits of its own, and its error as a share of what no limits get wrong.
     waterfall
@@ -129,6 +159,7 @@ class Explanation:
     unlimited: Share
     effective_capacity: EffectiveCapacity | None
     effective_ttl: EffectiveTtl | None
+    engine: EngineExpectation | None
     structure: str
     misfit: float
     restarts: tuple[RestartRow, ...]

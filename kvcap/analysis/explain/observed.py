@@ -39,8 +39,8 @@ class ObservedLog:
     ----------
     block_size, block_bytes
         Tokens and bytes of a full block; bytes are None when unknown.
-    runs
-        Reuse runs of what may hit, every cache on its own, by request and position.
+    own_runs, runs
+        Reuse runs of every cache on its own, by request and position: all of them, and of what may hit.
     lookups, prompts
         The requests.
     caches : int32 (n_requests,)
@@ -61,6 +61,7 @@ class ObservedLog:
 
     block_size: int
     block_bytes: int | None
+    own_runs: WeightedRuns
     runs: WeightedRuns
     lookups: Lookups
     prompts: Prompts
@@ -147,6 +148,7 @@ def observed_log(streamed: StreamedTrace, options: ReplayOptions, report: ReadRe
     return ObservedLog(
         block_size=streamed.block_size,
         block_bytes=None if per_token is None else math.ceil(per_token * streamed.block_size),
+        own_runs=own_runs,
         runs=runs,
         lookups=Lookups(
             blocks=streamed.blocks,

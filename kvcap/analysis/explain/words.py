@@ -14,6 +14,23 @@ if TYPE_CHECKING:
     from kvcap.analysis.explain.observed import ObservedLog
     from kvcap.analysis.explain.surplus import Surplus
 
+CAUSES: Final = {
+    "expected_hit": "hit, as expected",
+    "more_than_expected": "hit, more than expected",
+    "never_seen": "never seen before",
+    "partial_block": "in no full block",
+    "last_token": "last token, always computed",
+    "other_instance": "on another instance only",
+    "capacity_and_ttl": "capacity, and TTL alike",
+    "capacity": "capacity",
+    "ttl": "TTL",
+    "restart": "restart",
+    "source_running": "source still running",
+    "below_minimum": "below the provider's step or least",
+    "unexplained": "unexplained",
+}
+"""What each step of the waterfall is called."""
+
 _AS_WELL: Final = 0.01
 _SHORT_US: Final = 5_000_000
 _WORTH_SAYING: Final = 0.001
@@ -98,7 +115,8 @@ def _about_the_log(log: ObservedLog, fitting: Fitting, cells: Cells) -> Iterator
     values = log.lookups.observed_tokens[log.lookups.observed_tokens > 0]
     if not fitting.least_tokens and values.size >= _FEWEST_VALUES:
         smallest = int(values.min())
-        if smallest in _LEAST_OF_PROVIDERS and (log.lookups.observed_tokens == 0).any():
+        has_misses = (log.lookups.observed_tokens == 0).any()
+        if smallest > log.block_size and smallest in _LEAST_OF_PROVIDERS and has_misses:
             yield f"no value lies between 0 and {smallest:,}: give --least {smallest} if that is a rule"
     if not log.has_time:
         yield "the log does not say when requests came: no TTL can be told"

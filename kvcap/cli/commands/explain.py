@@ -20,6 +20,7 @@ from kvcap.cli.options import (
     tokenize_options,
 )
 from kvcap.cli.options.derived import add_fields, options_from
+from kvcap.engines import ENGINES
 
 HELP: Final = (
     "Say why prompt tokens that a log counts as cached or not were: capacity, TTL, router, restarts."
@@ -36,6 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group = parser.add_argument_group("explaining")
     add_fields(group, ExplainOptions)
+    group.add_argument(
+        "--engine",
+        choices=list(ENGINES),
+        help="also simulate this engine at the effective capacities, with blocks as it has them, and say how "
+        "much of the gap that closes",
+    )
     group.add_argument(
         "--by",
         choices=["hour", "instance", "session", "model"],
