@@ -2,7 +2,8 @@
 
 :mod:`~kvcap.engines.rules` and :mod:`~kvcap.engines.presets` load nothing heavy;
 :data:`~kvcap.engines.policies.POLICIES` is the one list of policies, each of which loads its kernel when
-it is simulated. What is here takes arrays and knows no files.
+it is simulated. What is here takes arrays and knows no files. :mod:`~kvcap.engines.hybrid` and
+:mod:`~kvcap.engines.sglang_hybrid` are the caches of models whose layers keep different things.
 """
 
 from kvcap.engines.policies import POLICIES, Policy
