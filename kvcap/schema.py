@@ -29,6 +29,9 @@ TableName = Literal[
 ]
 
 TIMESTAMP: Final = pa.timestamp("us")
+EARLIEST_US: Final = -62_135_596_800_000_000
+LATEST_US: Final = 253_402_300_799_999_999
+"""The years 1 to 9999, which dates of Python, Arrow and SQL can all hold."""
 TOKEN_IDS: Final = pa.list_(pa.uint32())
 HASH_IDS: Final = pa.list_(pa.uint64())
 MEDIA_HASHES: Final = pa.list_(pa.uint64())

@@ -50,10 +50,11 @@ def open_trace(paths: Sequence[str], options: ReadOptions | None = None) -> Trac
     if is_parquet(sources[0]):
         from kvcap.formats.stored_trace import StoredTrace, stored_files
 
-        parts = stored_files(sources)
+        parts = stored_files(sources, options.max_request_tokens)
         if parts is not None:
             return StoredTrace(parts, options)
-    return LogTrace([source.name for source in sources], _chunks(sources), options)
+    chunks = _chunks(sources, options.max_request_tokens)
+    return LogTrace([source.name for source in sources], chunks, options)
 
 
 def open_table(table: Any, options: ReadOptions | None = None) -> Trace:
@@ -93,10 +94,13 @@ def open_table(table: Any, options: ReadOptions | None = None) -> Trace:
     return LogTrace(["table"], table_chunks(arrow, "table"), options)
 
 
-def _chunks(sources: Sequence[Source]) -> Iterator[AnyChunk]:
+def _chunks(sources: Sequence[Source], max_request_tokens: int) -> Iterator[AnyChunk]:
     from kvcap.formats.arrow_chunks import read_parquet_chunks
     from kvcap.formats.chunks import read_chunks
     from kvcap.formats.sources import is_parquet
 
     for source in sources:
-        yield from read_parquet_chunks(source) if is_parquet(source) else read_chunks(source)
+        if is_parquet(source):
+            yield from read_parquet_chunks(source, max_request_tokens)
+        else:
+            yield from read_chunks(source)

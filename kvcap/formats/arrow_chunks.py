@@ -14,10 +14,12 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kvcap.formats.parquet_files import open_parquet, row_group_sizes
+from kvcap.formats.parquet_files import checked_row_group_sizes, open_parquet
 from kvcap.formats.rows import Ids, Values, integer_flags
 from kvcap.formats.sources import Source
+from kvcap.schema import EARLIEST_US, LATEST_US
 
 _MAX_ROWS: Final = 1 << 14
 _MAX_VALUES: Final = 1 << 20
@@ -82,7 +84,7 @@ class ArrowChunk:
             yield self.first_line + index, constant | _without_nulls(record)
 
 
-def read_parquet_chunks(source: Source) -> Iterator[ArrowChunk]:
+def read_parquet_chunks(source: Source, max_request_tokens: int) -> Iterator[ArrowChunk]:
     """Yield the rows of a Parquet file in bounded chunks.
 
     Raises
@@ -98,7 +100,8 @@ def read_parquet_chunks(source: Source) -> Iterator[ArrowChunk]:
     with open_parquet(source.name, source.filesystem, source.path) as file:
         lists = [field.name for field in file.schema_arrow if pa.types.is_nested(field.type)]
         line = 1
-        for group, (rows, values) in enumerate(row_group_sizes(file, lists)):
+        sizes = checked_row_group_sizes(file, lists, source.name, max_request_tokens)
+        for group, (rows, values) in enumerate(sizes):
             size = max(1, min(_MAX_ROWS, _MAX_VALUES // max(1, values // max(1, rows))))
             for batch in file.iter_batches(batch_size=size, row_groups=[group]):
                 if batch.num_rows:
@@ -137,12 +140,31 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _readable(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch whose times fit Python's: whole microseconds without a zone, which are UTC."""
-    arrays = [
-        column.cast(pa.timestamp("us"), safe=False) if pa.types.is_timestamp(column.type) else column
-        for column in batch.columns
-    ]
+    """Return a batch whose values are Python's: times are whole microseconds without a zone, which are UTC.
+
+    Dates, durations and times of day are numbers, and what is no value of JSON at all is text or null. Times
+    that Python cannot hold become numbers too: they matter only to whoever asks for their column.
+    """
+    arrays = [_readable_column(column) for column in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def _readable_column(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        times = column.cast(pa.timestamp("us"), safe=False)
+        numbers = times.cast(pa.int64())
+        extremes = pc.min_max(numbers)
+        if len(numbers) == numbers.null_count or (
+            extremes["min"].as_py() >= EARLIEST_US and extremes["max"].as_py() <= LATEST_US
+        ):
+            return times
+        return numbers
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return column.cast(pa.int32())
+    if pa.types.is_date64(kind) or pa.types.is_time64(kind) or pa.types.is_duration(kind):
+        return column.cast(pa.int64())
+    return column
 
 
 def _column_values(column: pa.Array) -> Sequence[Any]:

@@ -125,6 +125,8 @@ class Assembler:
             self._bad(outcome)
             return
         try:
+            if isinstance(outcome, Row):
+                self._check_size(outcome)
             item = self._sequence(outcome) if self._sequence and isinstance(outcome, Row) else outcome
         except FieldError as error:
             self._bad(RecordError(path, outcome.line, error.field, error.reason))
@@ -152,6 +154,19 @@ class Assembler:
         self.report.bad_records += 1
         if len(self.report.bad_examples) < MAX_EXAMPLES:
             self.report.bad_examples.append(str(error))
+
+    def _check_size(self, row: Row) -> None:
+        """Refuse what no request can be, before anything of that size is set aside."""
+        most = self._options.max_request_tokens
+        for field, count in (("input_length", row.input_length), ("output_length", row.output_length)):
+            if count is not None and count > most:
+                raise FieldError(field, f"is {count}, expected at most {most} (--max-request-tokens)")
+        if row.ids is not None:
+            count = row.ids.values.size if isinstance(row.ids, Ids) else len(row.ids)
+            if count > most:
+                raise FieldError(
+                    self._id_field(row), f"holds {count} ids, expected at most {most} (--max-request-tokens)"
+                )
 
     def _add_row(self, row: Row, path: str) -> None:
         """Check a row completely, then take it: a bad record leaves no trace."""

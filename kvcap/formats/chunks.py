@@ -17,7 +17,9 @@ FIRST_CHUNK_BYTES: Final = 1 << 20
 CHUNK_BYTES: Final = 4 << 20
 PIECE_BYTES: Final = 1 << 18
 _COUNTED_BYTES: Final = 1 << 20
-MAX_LINE_BYTES: Final = 1 << 30
+MAX_LINE_BYTES: Final = 1 << 28
+"""A request of some 16 million tokens. What unpacks to more is no log."""
+MAX_DOCUMENT_BYTES: Final = 1 << 30
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -66,7 +68,7 @@ def read_chunks(source: Source) -> Iterator[Chunk | CsvChunk]:
     TraceError
         If its compressed data is damaged or ends early.
     RecordError
-        If a line is longer than 1 GiB.
+        If a line is longer than 256 MiB, or a document than 1 GiB.
     UnknownFormatError
         If it is a table without names of its columns.
     """
@@ -114,7 +116,7 @@ def _complete_line(stream: IO[bytes], pieces: list[bytes], name: str, line: int)
             return piece[end:], False
         pieces.append(piece)
         size += len(piece)
-    raise _too_long(name, line + sum(piece.count(b"\n") for piece in pieces))
+    raise _too_long(name, line + sum(piece.count(b"\n") for piece in pieces), MAX_LINE_BYTES)
 
 
 def _whole(stream: IO[bytes], data: bytes, name: str) -> bytes:
@@ -122,13 +124,13 @@ def _whole(stream: IO[bytes], data: bytes, name: str) -> bytes:
     pieces = [data]
     while piece := read_exactly(stream, CHUNK_BYTES):
         pieces.append(piece)
-        if len(pieces) * CHUNK_BYTES > MAX_LINE_BYTES:
-            raise _too_long(name, 1)
+        if len(pieces) * CHUNK_BYTES > MAX_DOCUMENT_BYTES:
+            raise _too_long(name, 1, MAX_DOCUMENT_BYTES)
     return b"".join(pieces)
 
 
-def _too_long(name: str, line: int) -> RecordError:
-    return RecordError(name, line, "", f"is longer than {MAX_LINE_BYTES:,} bytes, expected shorter lines")
+def _too_long(name: str, line: int, most: int) -> RecordError:
+    return RecordError(name, line, "", f"is longer than {most:,} bytes, expected one request a line")
 
 
 def _begins_document(data: bytes) -> bool:

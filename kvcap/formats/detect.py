@@ -43,7 +43,7 @@ def detect(chunk: AnyChunk, options: ReadOptions) -> Dialect:
     if options.fields.body is not None:
         return _body_at(options.fields.body, chunk, options)
     if options.input_format is not None:
-        return _named(options.input_format, chunk.path)
+        return _named(options.input_format, chunk)
     chosen: Dialect | None = None
     refused: Dialect | None = None
     first_error: RecordError | None = None
@@ -77,13 +77,15 @@ def detect(chunk: AnyChunk, options: ReadOptions) -> Dialect:
     raise UnknownFormatError(chunk.path, f"the first record is {_keys(first)}: {advice(first)}")
 
 
-def _named(name: str, path: str) -> Dialect:
+def _named(name: str, chunk: AnyChunk) -> Dialect:
     named = {dialect.name: dialect for dialect in DIALECTS}.get(name)
     if named is None:
         names = ", ".join(dialect.name for dialect in DIALECTS)
         raise UsageError(f"--input-format is {name!r}, expected one of {names}")
     if named.refusal is not None:
-        raise UnknownFormatError(path, f"{named.name}: {named.refusal}")
+        raise UnknownFormatError(chunk.path, f"{named.name}: {named.refusal}")
+    if named.decode is not None and not isinstance(chunk, Chunk):
+        raise UsageError(f"--input-format {named.name} reads lines of text, and {chunk.path} holds columns")
     return named
 
 

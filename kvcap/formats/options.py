@@ -100,6 +100,8 @@ class ReadOptions:
         How many bad records are left out and counted before one stops the run.
     max_requests
         Stop after so many requests.
+    max_request_tokens
+        The most tokens, or ids, that one request may have, read or generated.
     session_mode
         How to read Mooncake sessions that could mean two things.
     conversations
@@ -152,6 +154,12 @@ class ReadOptions:
     )
     max_requests: int | None = option(
         None, "stop after N requests, for a first look (default: all)", metavar="N", parse=whole_number(1)
+    )
+    max_request_tokens: int = option(
+        1 << 24,
+        "most tokens, or ids, of one request; a record that says more is wrong (default: {default})",
+        metavar="N",
+        parse=whole_number(1),
     )
     session_mode: SessionMode | None = option(
         None,

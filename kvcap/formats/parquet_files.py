@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -48,7 +50,7 @@ def open_parquet(name: str, filesystem: Any = None, path: str | None = None) -> 
     try:
         with pq.ParquetFile(path or name, filesystem=filesystem) as file:
             yield file
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise SchemaError(name, "a Parquet file", f"something else ({_first_line(error)})") from error
     except OSError as error:
         if error.errno is None:
@@ -60,6 +62,26 @@ def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0].rstrip(".")
 
 
+def checked_row_group_sizes(
+    file: pq.ParquetFile, columns: Sequence[str], name: str, max_row_values: int
+) -> list[tuple[int, int]]:
+    """Return :func:`row_group_sizes` of a file from anywhere.
+
+    Raises
+    ------
+    SchemaError
+        If the file's description of a column is damaged, or its rows hold more than ``max_row_values`` each.
+    """
+    if not _is_described(file.metadata):
+        raise SchemaError(name, "a Parquet file", "damaged data (its description of a column)")
+    sizes = row_group_sizes(file, columns)
+    for rows, values in sizes:
+        if values > max_row_values * max(1, rows) * max(1, len(columns)):
+            most = f"at most {max_row_values:,} values a row (--max-request-tokens)"
+            raise SchemaError(name, most, f"{values:,} in {rows:,} rows")
+    return sizes
+
+
 def row_group_sizes(file: pq.ParquetFile, columns: Sequence[str]) -> list[tuple[int, int]]:
     """Return rows and values, of all of ``columns`` together, of each row group of a file."""
     sizes: list[tuple[int, int]] = []
@@ -69,3 +91,30 @@ def row_group_sizes(file: pq.ParquetFile, columns: Sequence[str]) -> list[tuple[
         values = sum(chunk.num_values for chunk in chunks if chunk.path_in_schema.split(".")[0] in columns)
         sizes.append((group.num_rows, values))
     return sizes
+
+
+def _is_described(metadata: pq.FileMetaData) -> bool:
+    """Return whether the description of every column can be asked for.
+
+    Asking for one that is damaged ends the process, from within Arrow; so a child asks first, which has
+    nothing to lose and shares all there is to know.
+    """
+    if not hasattr(os, "fork"):
+        return True
+    with warnings.catch_warnings():
+        # What other threads hold matters to nothing that the child does.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
+                os.dup2(nowhere.fileno(), 2)
+            for index in range(metadata.num_row_groups):
+                group = metadata.row_group(index)
+                for column in range(group.num_columns):
+                    group.column(column)
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitpid(child, 0)[1] == 0

@@ -17,9 +17,15 @@ from kvcap.formats.base import ReadReport
 from kvcap.formats.identity import compose
 from kvcap.formats.options import ReadOptions
 from kvcap.formats.parallel import ahead, close_batches, working_threads
-from kvcap.formats.parquet_files import open_parquet, read_provenance, read_schema_name, row_group_sizes
+from kvcap.formats.parquet_files import (
+    checked_row_group_sizes,
+    open_parquet,
+    read_provenance,
+    read_schema_name,
+)
 from kvcap.formats.sorting import sorted_by_time
 from kvcap.formats.sources import Source, is_parquet
+from kvcap.formats.stored_checks import check_pools, check_stored
 from kvcap.schema import (
     LOGGED_COLUMNS,
     PAYLOAD_COLUMNS,
@@ -43,7 +49,7 @@ class Part:
     read: Callable[[list[str], list[str]], Iterator[pa.RecordBatch]]
 
 
-def stored_files(sources: Sequence[Source]) -> list[Part] | None:
+def stored_files(sources: Sequence[Source], max_request_tokens: int) -> list[Part] | None:
     """Return the files of a trace that kvcap wrote, or None if the first one is something else.
 
     Raises
@@ -59,7 +65,9 @@ def stored_files(sources: Sequence[Source]) -> list[Part] | None:
             schema, provenance = file.schema_arrow, read_provenance(file.metadata.metadata)
         if not parts and not _is_trace(source.name, schema):
             return None
-        parts.append(_upgraded(Part(source.name, schema, provenance, partial(_read_file, source))))
+        parts.append(
+            _upgraded(Part(source.name, schema, provenance, partial(_read_file, source, max_request_tokens)))
+        )
     return parts
 
 
@@ -130,9 +138,13 @@ def _is_trace(name: str, schema: pa.Schema) -> bool:
     return True
 
 
-def _read_file(source: Source, columns: list[str], payload: list[str]) -> Iterator[pa.RecordBatch]:
+def _read_file(
+    source: Source, max_request_tokens: int, columns: list[str], payload: list[str]
+) -> Iterator[pa.RecordBatch]:
     with open_parquet(source.name, source.filesystem, source.path) as file:
-        for group, (rows, values) in enumerate(row_group_sizes(file, payload)):
+        for group, (rows, values) in enumerate(
+            checked_row_group_sizes(file, payload, source.name, max_request_tokens)
+        ):
             per_row = max(1, values // max(1, rows))
             size = max(1, min(_MAX_ROWS, MAX_BATCH_IDS // per_row))
             yield from file.iter_batches(batch_size=size, row_groups=[group], columns=columns)
@@ -192,6 +204,7 @@ class StoredTrace:
         columns = [name for name in self.schema.names if name != "request_id"]
         columns += sorted(set(self._read_beside).difference(columns))
         last: int | None = None
+        named_pools: bool | None = None
         threads = working_threads(self._options.threads)
         stored = ((part.name, batch) for part in self._parts for batch in part.read(columns, payload))
         with closing(ahead(stored, threads - 1)) as batches:
@@ -202,6 +215,8 @@ class StoredTrace:
                 if left == 0:
                     continue
                 converted = self._convert(batch.slice(0, left), name)
+                check_stored(converted, self.kind, name, self._options.max_request_tokens)
+                named_pools = check_pools(converted, named_pools, name)
                 last = self._count(converted, last, name)
                 yield converted
                 if wanted is not None and self.report.requests >= wanted:

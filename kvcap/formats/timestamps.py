@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kvcap.formats.options import TimestampUnit
 from kvcap.formats.rows import FieldError, show
+from kvcap.schema import EARLIEST_US, LATEST_US
 
 _EXPECTED: Final = "expected a number or an ISO 8601 date"
 _PER_UNIT: Final[dict[TimestampUnit, int]] = {"s": 1_000_000, "ms": 1000, "us": 1}
@@ -31,9 +32,6 @@ _ISO: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?\s*"
     r"(Z|z|UTC|[+-]\d\d(?::?\d\d)?)?\Z"
 )
-# What dates of Python, Arrow and SQL can all hold.
-_EARLIEST_US: Final = -62_135_596_800_000_000
-_LATEST_US: Final = 253_402_300_799_999_999
 _MAX_DIGITS: Final = 30
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -85,7 +83,7 @@ def to_microseconds(value: Any, unit: TimestampUnit, field: str = "timestamp") -
             context.prec = 50
             exact = Decimal(number)
             microseconds = round(exact / 1000 if unit == "ns" else exact * _PER_UNIT[unit])
-    if not _EARLIEST_US <= microseconds <= _LATEST_US:
+    if not EARLIEST_US <= microseconds <= LATEST_US:
         raise FieldError(field, f"is {show(value)}, expected a time in the years 1 to 9999")
     return microseconds
 
