@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import warnings
@@ -108,6 +109,8 @@ def _is_described(metadata: pq.FileMetaData) -> bool:
     if child == 0:
         code = 1
         try:
+            # Nobody is to hear of how it ends.
+            faulthandler.disable()
             with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
                 os.dup2(nowhere.fileno(), 2)
             for index in range(metadata.num_row_groups):
