@@ -101,11 +101,11 @@ def _read_pi(record: Any, values: Values) -> Iterator[Row | Skip]:
 def _read_gemini(record: Any, values: Values) -> Iterator[Row | Skip]:
     record = an_object(record, "messages")
     messages = record.get("messages")
-    if not isinstance(messages, list):
-        messages = [record]
-    else:
+    if "sessionId" in record and record.get("type") != "gemini":
         yield row_of(Event(session=_text(record.get("sessionId")), starts=True))
-    for item in messages:
+    elif not isinstance(messages, list):
+        messages = [record]
+    for item in messages if isinstance(messages, list) else ():
         message = an_object(item, "type and tokens")
         usage = usage_of(message.get("tokens"))
         if message.get("type") != "gemini" or not usage.prompt:

@@ -59,7 +59,9 @@ class ReadReport:
 
     def skip(self, reason: str, count: int = 1) -> None:
         """Count records that were left out on purpose."""
-        self.skipped[reason] = self.skipped.get(reason, 0) + count
+        left = self.skipped.pop(reason, 0) + count
+        if left:
+            self.skipped[reason] = left
 
     def notice(self, text: str) -> None:
         """Say something to the user, once."""

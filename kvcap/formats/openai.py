@@ -173,6 +173,7 @@ def _matches_body(record: Any) -> bool:
         has(record, "messages")
         or has(record, "text_input")
         or has(record, "prompt")
+        or isinstance(record.get("inputs"), str)
         or has(record, "model", "input")
         or (isinstance(record.get("input"), list) and is_list(record["input"]))
         or (has(record, "contents") and isinstance(record["contents"], list))

@@ -41,6 +41,7 @@ Outcome = Row | Skip | RecordError
 _MOST_DIGITS: Final = 20
 _LISTS: Final = ("data", "requests", "records", "items", "results", "rows", "value", "runs", "traces", "logs")
 """Keys under which documents list their records."""
+_LISTS_OF: Final = frozenset(_LISTS)
 
 
 def read_chunk(
@@ -115,7 +116,7 @@ def listed_records(record: Any) -> list[Any] | None:
     """Return the records of a list, or of an object with a list of them, such as ``{"data": [...]}``."""
     if isinstance(record, list):
         return record if record and all(isinstance(item, dict | list) for item in record) else None
-    if isinstance(record, dict):
+    if isinstance(record, dict) and not _LISTS_OF.isdisjoint(record):
         for key in _LISTS:
             items = record.get(key)
             if isinstance(items, list) and items and all(isinstance(item, dict) for item in items):

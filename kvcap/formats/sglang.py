@@ -23,7 +23,6 @@ from typing import Any, Final
 import orjson
 
 from kvcap.formats.base import ReadReport
-from kvcap.formats.bodies import openai_body
 from kvcap.formats.bodies.openai import has_prompt
 from kvcap.formats.dialect import Dialect, has
 from kvcap.formats.options import ReadOptions
@@ -41,7 +40,7 @@ from kvcap.formats.rows import (
     optional_text,
     show,
 )
-from kvcap.formats.text_rows import body_from_json, body_text
+from kvcap.formats.text_rows import body_from_json, body_text, checked_body
 
 _CUT: Final = "..."
 _CUT_REASON: Final = 'was cut by the server ("..."), expected all of it: log with --log-requests-level 3'
@@ -96,7 +95,7 @@ def _read_text(record: Any, values: Values) -> Iterator[Row | Skip]:
         if _CUT in row.text and _is_cut(obj):
             raise FieldError("obj", _CUT_REASON)
         with inside("obj"):
-            row.text = body_text(openai_body(body)[0])
+            row.text = checked_body(body)[1]
     except FieldError as error:
         # The line of a finished request may be cut where the one that counts is whole.
         row.extra = (row.extra[0], row.extra[1], error)

@@ -9,6 +9,7 @@ import orjson
 
 from kvcap.formats.bodies import openai_body
 from kvcap.formats.bodies.usage import Usage
+from kvcap.formats.bodies.whole import check_whole
 from kvcap.formats.identity import identity_of
 from kvcap.formats.rows import FieldError, Row, optional_text, show
 from kvcap.formats.timestamps import detect_unit, to_microseconds
@@ -51,8 +52,8 @@ def text_row(body: Mapping[str, Any], usage: Usage | None = None, **columns: Any
     FieldError
         If the body is none that can be rendered, or one whose text was cut.
     """
-    request, remarks = openai_body(dict(body))
-    row = Row(text=body_text(request), remarks=tuple(remarks), **columns)
+    request, text, remarks = checked_body(dict(body))
+    row = Row(text=text, remarks=tuple(remarks), **columns)
     row.identity = row.identity or identity_of(body)
     if row.model is None:
         row.model = optional_text(request, "model")
@@ -61,6 +62,20 @@ def text_row(body: Mapping[str, Any], usage: Usage | None = None, **columns: Any
         row.output_length = usage.output if row.output_length is None else row.output_length
         row.observed_cached_tokens = usage.cached
     return row
+
+
+def checked_body(body: dict[str, Any]) -> tuple[dict[str, Any], str, list[str]]:
+    """Return a body of any API as an OpenAI-compatible one, its JSON, and remarks on it.
+
+    Raises
+    ------
+    FieldError
+        If the body is none that can be rendered, or one whose text was cut.
+    """
+    request, remarks = openai_body(body)
+    text = body_text(request)
+    check_whole(request, text)
+    return request, text, remarks
 
 
 def body_text(body: Mapping[str, Any]) -> str:

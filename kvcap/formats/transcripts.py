@@ -46,7 +46,8 @@ class Event:
     time
         When the call was made.
     call
-        What identifies a call that several lines tell of, one after the other; the last one counts.
+        What identifies a call that several lines tell of; it counts once, as its last line before the next
+        call says.
     line, parent
         What identifies this line and the one that it follows, where the transcript says so.
     has_parent
@@ -80,6 +81,7 @@ class _Held:
 
     event: Event
     row: Row
+    name: str | None
     session: str
     model: str
     lines: list[str] = field(default_factory=list)
@@ -97,36 +99,58 @@ class Streams:
         self._after_line: dict[str, tuple[Runs, int, str] | None] = {}
         self._is_cut: set[str] = set()
         self._held: _Held | None = None
+        self._waiting: list[tuple[Event, str]] = []
+        self._counted: set[str | None] = set()
         self._next = 0
 
     def __call__(self, row: Row) -> Row | Skip:
         """Return the call before this line, once it is known that no further line tells of it."""
         event: Event = row.extra
         self._check(event.usage)
-        held = self._held
-        if held is not None and event.call is not None and event.call == held.event.call:
+        self._session = event.session or ("" if event.starts else self._session)
+        self._model = event.model or ("" if event.starts else self._model)
+        held, name = self._held, self._name_of(event)
+        if held is not None and name is not None and name == held.name:
             held.event.usage = _later(event.usage, held.event.usage)
             if event.line is not None:
                 held.lines.append(event.line)
             return Skip(FURTHER)
-        done = None if held is None else self._finished(held)
-        self._held = None
-        self._session = event.session or ("" if event.starts else self._session)
-        self._model = event.model or ("" if event.starts else self._model)
-        if event.usage is None:
-            self._pass(event)
+        is_call = event.usage is not None and name not in self._counted
+        if not is_call and not event.starts and held is not None:
+            # What answers a call may stand between its lines.
+            self._waiting.append((event, self._session))
+            return Skip(FURTHER)
+        done = self._finish()
+        if not is_call:
+            self._pass(event, self._session)
             return done or Skip(FURTHER)
-        self._held = _Held(event, row, self._session, self._model)
+        self._held = _Held(event, row, name, self._session, self._model)
         if event.line is not None:
             self._held.lines.append(event.line)
         return done or Skip(FURTHER)
 
+    def _name_of(self, event: Event) -> str | None:
+        """Return what identifies a call: everywhere, where lines have names, else in its session."""
+        if event.call is None or event.line is not None:
+            return event.call
+        return f"{self._session} {event.call}"
+
+    def _finish(self) -> Row | None:
+        """Return the row of the call that is held, and take what waited for it."""
+        row = None if self._held is None else self._finished(self._held)
+        self._held = None
+        for event, session in self._waiting:
+            self._pass(event, session)
+        self._waiting.clear()
+        return row
+
     def rest(self) -> list[Row]:
         """Return the last call, which nothing follows."""
-        if self._held is None:
+        row = self._finish()
+        if row is None:
             return []
         self._report.skip(FURTHER, -1)
-        return [self._finished(self._held)]
+        return [row]
 
     def _check(self, usage: Usage | None) -> None:
         if usage is None:
@@ -137,9 +161,9 @@ class Streams:
         if self._next + 2 * _MOST_PROMPT > _MOST_TOKENS:
             raise FieldError("usage", f"makes more than {_MOST_TOKENS:,} tokens that differ, expected fewer")
 
-    def _pass(self, event: Event) -> None:
+    def _pass(self, event: Event, session: str) -> None:
         if event.cuts:
-            self._is_cut.add(self._session)
+            self._is_cut.add(session)
         if event.line is not None:
             follows = self._after_line.get(event.parent or "") if not event.cuts else None
             self._after_line[event.line] = follows
@@ -167,6 +191,8 @@ class Streams:
         row.timestamp, row.session, row.model = event.time, held.session or None, held.model or None
         self._remember(key, _merged((*context, *generated)), prompt, held.lines)
         row.extra = None
+        if held.name is not None:
+            self._counted.add(held.name)
         return row
 
     def _before(self, held: _Held, key: tuple[str, str]) -> tuple[Runs, int] | None:

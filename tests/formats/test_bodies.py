@@ -120,6 +120,14 @@ def test_gemini_parts_are_chat_messages_in_both_spellings() -> None:
     assert found[2]["content"] == '{"r":4}'
 
 
+def test_settings_of_googles_library_stand_inside_config() -> None:
+    declared = {"function_declarations": [{"name": "f"}]}
+    body = {"contents": "hi", "config": {"system_instruction": "Be kind.", "tools": [declared]}}
+    found, _ = openai_body(body)
+    assert [message["content"] for message in found["messages"]] == ["Be kind.", "hi"]
+    assert found["tools"] == [{"type": "function", "function": {"name": "f"}}]
+
+
 def test_converse_blocks_are_chat_messages() -> None:
     body = {"messages": [
         {"role": "assistant", "content": [

@@ -41,6 +41,14 @@ def test_a_session_only_appends_and_says_what_was_read(name: str, tmp_path: Path
     assert any("what sessions share is known only" in notice for notice in report.notices)
 
 
+def test_a_session_of_gemini_may_be_written_line_by_line(tmp_path: Path) -> None:
+    (document,) = TRANSCRIPTS["gemini-cli"]
+    header = {key: value for key, value in document.items() if key != "messages"}
+    table, report = read_log(log(tmp_path, header, *document["messages"]))
+    assert (report.format_name, shared(table)) == ("gemini-cli", 1050)
+    assert table["session_id"].to_pylist() == ["s", "s"]
+
+
 def test_a_trajectory_of_openhands_counts_each_response_once(tmp_path: Path) -> None:
     events = [openhands(0), openhands(0), {"source": "user", "observation": "run"}, openhands(1)]
     path = tmp_path / "traj.json"
@@ -57,6 +65,32 @@ def test_the_last_line_of_a_call_counts_with_the_most_generated_tokens(tmp_path:
     ]
     table, _ = read_log(log(tmp_path, *lines))
     assert table["output_length"].to_pylist() == [50]
+
+
+def test_answers_between_the_lines_of_a_call_and_copies_of_it_make_no_further_call(tmp_path: Path) -> None:
+    path = log(
+        tmp_path,
+        claude("b0", None, (1000, 0, 1)),
+        claude("u0", "b0", None),
+        claude("b1", "u0", (1000, 0, 50)),
+        claude("u1", "b1", None),
+        claude("c0", "u1", (1200, 1000, 9)),
+        claude("b0", None, (1000, 0, 50), sessionId="resumed"),
+        claude("c0", "b0", (1200, 1000, 9), sessionId="resumed"),
+        claude("d0", "c0", (1300, 1200, 9), sessionId="resumed"),
+    )
+    table, _ = read_log(path)
+    assert table["input_length"].to_pylist() == [1000, 1200, 1300]
+    assert table["output_length"].to_pylist() == [50, 9, 9]
+    assert [shared(table, 0, 1), shared(table, 1, 2)] == [1050, 1209]
+
+
+def test_calls_of_two_sessions_that_used_alike_are_two(tmp_path: Path) -> None:
+    first = TRANSCRIPTS["codex"][:3]
+    second = [{**first[0], "payload": {"id": "t"}}, *first[1:]]
+    table, _ = read_log(log(tmp_path, *first, *second))
+    assert table["session_id"].to_pylist() == ["s", "t"]
+    assert shared(table) == 600
 
 
 def test_a_fork_begins_where_it_leaves(tmp_path: Path) -> None:

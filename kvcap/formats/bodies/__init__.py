@@ -12,7 +12,6 @@ from typing import Any
 from kvcap.formats.bodies import anthropic, converse, gemini
 from kvcap.formats.bodies.openai import has_prompt, rendered_body
 from kvcap.formats.bodies.turns import Json
-from kvcap.formats.bodies.whole import check_whole
 from kvcap.formats.rows import FieldError
 
 _APIS = (
@@ -39,7 +38,7 @@ def openai_body(body: Json) -> tuple[Json, list[str]]:
     Raises
     ------
     FieldError
-        If it holds no prompt, none that can be rendered, or one whose text was cut or replaced.
+        If it holds no prompt, or none that can be rendered.
     """
     remarks: list[str] = []
     for is_of_api, chat_body in _APIS:
@@ -48,6 +47,5 @@ def openai_body(body: Json) -> tuple[Json, list[str]]:
             break
     if not has_prompt(body):
         raise FieldError("", "has no prompt, expected messages, prompt or input")
-    check_whole(body)
     rendered_body(body)
     return body, remarks

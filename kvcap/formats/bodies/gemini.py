@@ -37,7 +37,7 @@ def chat_body(body: Json) -> tuple[Json, list[str]]:
     """
     chat: Json = {"model": body["model"]} if type(body.get("model")) is str else {}
     messages: list[Json] = []
-    system = _either(body, "systemInstruction", "system_instruction")
+    system = _setting(body, "systemInstruction", "system_instruction")
     if system is not None:
         with inside("systemInstruction"):
             messages.extend(_content(system, "system"))
@@ -96,11 +96,11 @@ def _medium(media: Json) -> str:
 
 def _tools(body: Json) -> list[Json]:
     """Return the declared functions; search and the like are run by the provider."""
-    tools = body.get("tools")
+    tools = _setting(body, "tools")
     if tools is None:
         return []
     found: list[Json] = []
-    for index, tool in enumerate(inner_list(body, "tools")):
+    for index, tool in enumerate(inner_list({"tools": tools}, "tools")):
         with inside(f"tools[{index}]"):
             declared = _either(
                 an_object(tool, "functionDeclarations"), "functionDeclarations", "function_declarations"
@@ -110,6 +110,13 @@ def _tools(body: Json) -> list[Json]:
                 parameters = function.get("parameters") or function.get("parametersJsonSchema")
                 found.append(function_tool(function.get("name"), function.get("description"), parameters))
     return found
+
+
+def _setting(body: Json, *names: str) -> Any:
+    """Return a field of a body, which Google's own library takes inside ``config``."""
+    config = body.get("config")
+    found = _either(body, *names)
+    return _either(config, *names) if found is None and isinstance(config, dict) else found
 
 
 def _either(record: Json, *names: str) -> Any:

@@ -17,6 +17,7 @@ _REPLACED: Final = re.compile(
     r"|(?i:[\[<({*_]+\s*redacted[^\n\])>}]{0,60}[\])>}*_]+)"
     r"|(?i:[\[<(]\s*truncated[^\n\])>}]{0,60}[\])>])"
 )
+_MARKS: Final = ("redacted", "truncated", "default-message-value", '..."')
 _INNER_KEYS: Final = ("content", "text", "tool_calls", "reasoning", "arguments", "function", "output")
 _CUT_REASON: Final = 'was cut by the logger ("..."), expected all of it: log whole texts'
 _REPLACED_REASON: Final = (
@@ -28,14 +29,18 @@ _LITELLM_REMEDY: Final = (
 )
 
 
-def check_whole(body: Json) -> None:
-    """Refuse a body one of whose texts was cut or replaced.
+def check_whole(body: Json, text: str) -> None:
+    """Refuse a body one of whose texts was cut or replaced; ``text`` is the body as JSON.
 
     Raises
     ------
     FieldError
         If one was: with the field and what to log instead.
     """
+    # Nearly all bodies end here, at the speed of a search for a few words.
+    lower = text.lower()
+    if not any(mark in lower for mark in _MARKS):
+        return
     stack: list[tuple[Any, str]] = [(body[key], key) for key in _PROMPT_KEYS if key in body]
     while stack:
         value, field = stack.pop()
