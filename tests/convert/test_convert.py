@@ -144,7 +144,8 @@ def test_anonymized_token_lists_replay_to_the_same_answers(
     tmp_path_factory: pytest.TempPathFactory, prompts: list[list[int]]
 ) -> None:
     tmp_path = tmp_path_factory.mktemp("anonymize")
-    log = write_log(tmp_path / "t.jsonl", *map(json.dumps, prompts))
+    records = [{"token_ids": prompt} for prompt in prompts]
+    log = write_log(tmp_path / "t.jsonl", *map(json.dumps, records))
     out = tmp_path / "t.parquet"
     result = convert([str(log)], str(out), ReadOptions(block_size=2), ConvertOptions(anonymize=True))
     assert result.kind == "hash_ids"
