@@ -58,9 +58,8 @@ def _parts(answer: ModelAnswer) -> Iterator[str | Table]:
     """Yield every term of a model's bytes, its totals in every layout, and an engine's pools if asked."""
     cost, model = answer.cost, answer.cost.model
     layouts, refused = _by_layout(cost)
-    read = f", read {model.retrieved}" if model.retrieved else ""
     yield f"{model.name} ({model.id}): {model.attention.title} ({model.kind})"
-    yield f"context {_count(model.max_context)} tokens; facts from {model.source}{read}"
+    yield f"context {_count(model.max_context)} tokens; {model.provenance}"
     yield cost.describe(answer.tokens)
     yield from (f"note: {note}" for note in cost.notes)
     yield ""
@@ -225,6 +224,7 @@ def _model_to_dict(model: Model) -> dict[str, Any]:
         "max_context": model.max_context,
         "source": model.source,
         "retrieved": model.retrieved,
+        "basis": model.basis,
         "facts": dataclasses.asdict(model.attention),  # type: ignore[call-overload]
         "notes": list(model.notes),
     }
@@ -248,6 +248,7 @@ _CATALOG_COLUMNS: Final = (
     Column("family", "family", is_text=True),
     Column("attention", lambda model: model.attention.title, is_text=True),
     Column("context", lambda model: _count(model.max_context)),
+    Column("facts read", lambda model: model.retrieved or "no"),
 )
 
 _TERM_COLUMNS: Final = (

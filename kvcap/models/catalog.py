@@ -38,7 +38,9 @@ class Model:
     max_context
         Tokens that it was made for; None when unknown.
     source, retrieved
-        Where the facts were read, and when (ISO date).
+        Where the facts stand, and when they were read there (ISO date); None where no one of us did.
+    basis
+        What the facts rest on instead where their source was not read; None where it was.
     notes
         What the figures leave out.
     kv_precision
@@ -52,9 +54,24 @@ class Model:
     attention: Attention
     max_context: int | None
     source: str
-    retrieved: str
+    retrieved: str | None = None
+    basis: str | None = None
     notes: tuple[str, ...] = ()
     kv_precision: str | None = None
+
+    @property
+    def provenance(self) -> str:
+        """Where the facts are from, or where they are to be checked."""
+        if self.basis is not None:
+            return f"facts not read, to be checked against {self.source}"
+        return f"facts from {self.source}{f', read {self.retrieved}' if self.retrieved else ''}"
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What to know wherever a figure of the model is shown: facts that were not read, then the notes."""
+        if self.basis is None:
+            return self.notes
+        return (f"{self.id}: its config.json was not read; its facts rest on {self.basis}", *self.notes)
 
 
 @functools.cache
@@ -168,7 +185,8 @@ def _model(where: str, entry: Any) -> Model:
         raise ModelError(f"{where}: expected an object")
     entry = dict(entry)
     facts = entry.pop("facts", None)
-    texts = {name: entry.pop(name, None) for name in ("id", "name", "family", "kind", "source", "retrieved")}
+    texts = {name: entry.pop(name, None) for name in ("id", "name", "family", "kind", "source")}
+    origin = {name: entry.pop(name, None) for name in ("retrieved", "basis")}
     for name, value in texts.items():
         if not isinstance(value, str) or not value:
             raise ModelError(f"{where}: {name} is {value!r}, expected a text")
@@ -183,8 +201,21 @@ def _model(where: str, entry: Any) -> Model:
         raise ModelError(f"{where}: facts is {facts!r}, expected an object")
     if max_context is not None:
         max_context = _fact(where, "max_context", max_context, int)
+    _check_origin(where, **origin)
     attention = build_attention(texts["kind"], facts, where)
-    return Model(attention=attention, max_context=max_context, notes=tuple(notes), **texts)
+    return Model(attention=attention, max_context=max_context, notes=tuple(notes), **texts, **origin)
+
+
+def _check_origin(where: str, retrieved: object, basis: object) -> None:
+    """Every entry was read at its source on a day, or says what it rests on."""
+    if (retrieved is None) == (basis is None):
+        raise ModelError(
+            f"{where}: expected either retrieved, the date when its source was read, or basis, what its "
+            "facts rest on where it was not"
+        )
+    name, value = ("basis", basis) if retrieved is None else ("retrieved", retrieved)
+    if not isinstance(value, str) or not value:
+        raise ModelError(f"{where}: {name} is {value!r}, expected a text")
 
 
 def _fact(where: str, name: str, value: Any, hint: Any, *, least: int = 1) -> Any:

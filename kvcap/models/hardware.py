@@ -6,11 +6,14 @@ import difflib
 import functools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from kvcap.errors import ModelError
 from kvcap.models.catalog import read_json
 from kvcap.models.layouts import SparseBackend
+
+Confidence = Literal["read", "recalled"]
+"""Whether someone read a figure at its source; one that is recalled is to be checked before use."""
 
 _GPUS: Final = Path(__file__).with_name("gpus.json")
 _WEIGHTS: Final = Path(__file__).with_name("weights.json")
@@ -28,19 +31,20 @@ class Gpu:
     id, name, vendor
         How to ask for it, what people call it, and whose it is.
     compute_capability
-        Of NVIDIA's devices, such as ``9.0``; None for others.
+        Of NVIDIA's devices, such as ``9.0``; None for others. Source: developer.nvidia.com/cuda-gpus, for
+        A100 and H20 NVIDIA's MIG user guide.
     memory_gb
         The memory announced, in units of 1000^3 bytes.
     usable_gib
         What a process sees of it, in GiB.
-    usable_source, recalled
-        Where that was read; ``recalled`` marks a figure from memory that no log confirms.
+    usable_source, usable_confidence
+        Where that was ``read``, as a log printed it; ``recalled`` is from memory.
     hbm_tb_s, bf16_dense_tflops, fp8_dense_tflops, fp4_dense_tflops
         Bandwidth, and dense matrix throughput; None where it has no such units.
     host_memory_gb_per_gpu_typical, host_link_gb_s_per_direction
         Host memory that servers have for each device, and its link.
-    source, note
-        Where these were read, and what else is known.
+    source, confidence, note
+        Where memory, bandwidth and throughput are from, whether they were ``read`` there; what else is known.
     """
 
     id: str
@@ -50,7 +54,7 @@ class Gpu:
     memory_gb: float
     usable_gib: float
     usable_source: str
-    recalled: bool
+    usable_confidence: Confidence
     hbm_tb_s: float | None
     bf16_dense_tflops: float | None
     fp8_dense_tflops: float | None
@@ -58,6 +62,7 @@ class Gpu:
     host_memory_gb_per_gpu_typical: float | None
     host_link_gb_s_per_direction: float | None
     source: str
+    confidence: Confidence
     note: str = ""
 
     @property
@@ -72,8 +77,9 @@ class Gpu:
 class Weights:
     """What the weights of a model take in some precision, on all devices together.
 
-    ``basis`` is ``measured`` (an engine printed it), ``checkpoint`` (bytes of files) or ``estimate``
-    (parameters times bits); ``experts`` says whether the model is a mixture of experts.
+    ``basis`` is ``measured`` (an engine printed it), ``checkpoint`` (bytes of files), ``inferred`` (one of
+    these, from a log that does not name the model) or ``estimate`` (parameters times bits); ``experts`` says
+    whether the model is a mixture of experts.
     """
 
     model: str

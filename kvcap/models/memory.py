@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from kvcap.models.deployment import ModelBytesOptions
     from kvcap.models.hardware import Gpu
 
-Basis = Literal["given", "formula", "typical", "measured", "checkpoint", "estimate", "recalled"]
-"""How a term is known; ``recalled`` is a formula over a memory that no log confirms."""
+Basis = Literal["given", "formula", "typical", "measured", "checkpoint", "inferred", "estimate", "recalled"]
+"""How a term is known; ``inferred`` is a size from a log that does not name the model, ``recalled`` a formula
+over a memory that no log confirms."""
 
 DEFAULT_UTILIZATION: Final = Fraction(92, 100)
 _GIB: Final = 1024**3
@@ -74,7 +75,7 @@ class CacheMemory:
     @property
     def is_typical(self) -> bool:
         """Whether a term is a typical figure rather than one of this deployment."""
-        return any(term.basis in {"typical", "estimate", "recalled"} for term in self.terms)
+        return any(term.basis in {"typical", "inferred", "estimate", "recalled"} for term in self.terms)
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ def _weights(deployment: ModelBytesOptions, options: MemoryOptions) -> MemoryTer
 
 
 def _basis(gpu: Gpu) -> Basis:
-    return "recalled" if gpu.recalled else "formula"
+    return "recalled" if gpu.usable_confidence == "recalled" else "formula"
 
 
 def _left(terms: tuple[MemoryTerm, ...]) -> CacheMemory:

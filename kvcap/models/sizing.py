@@ -146,7 +146,7 @@ def model_bytes(model: Model, options: ModelBytesOptions | None = None) -> Model
         indexer_precision=indexer_precision if _has(groups, IndexGroup) else None,
         terms=_stage(_sharded(terms, options), options),
         scope=_scope(options),
-        notes=(*model.notes, *_notes(model.attention, groups, options, kv_precision, indexer_precision)),
+        notes=(*model.caveats, *_notes(model.attention, groups, options, kv_precision, indexer_precision)),
     )
 
 

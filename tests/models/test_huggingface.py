@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -381,3 +382,24 @@ def test_layers_of_one_kind_may_have_shapes_of_their_own(read: Any) -> None:
     assert read(own).attention == resolve_model("gemma-4-e2b").attention
     with pytest.raises(ModelError, match=r"per_layer_config has head_dim as \[256, 512\] for layers of one"):
         read({**text, "per_layer_config": {f"{full[0]:02}": {"head_dim": 512}}})
+
+
+@pytest.mark.parametrize(
+    ("architecture", "model", "uncounted"),
+    [
+        ("GptOssConfig", "gpt-oss-120b", {}),
+        ("Llama4TextConfig", "llama-4-scout", {}),
+        ("Qwen3NextConfig", "qwen3-next-80b-a3b", {"draft_layers": 0}),
+    ],
+)
+def test_facts_that_rest_on_the_defaults_of_an_architecture_are_those(
+    architecture: str, model: str, uncounted: dict[str, int], tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = getattr(transformers, architecture)().to_dict()
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config, default=str))
+    known = resolve_model(model)
+    assert known.basis is not None
+    assert "defaults of transformers" in known.basis
+    assert resolve_model(str(path)).attention == replace(known.attention, **uncounted)

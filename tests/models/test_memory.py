@@ -31,13 +31,16 @@ def test_every_device_and_weight_has_its_source() -> None:
     for gpu in gpus():
         assert gpu.source, gpu.id
         assert gpu.usable_source, gpu.id
-        assert gpu.recalled == gpu.usable_source.startswith("recalled"), gpu.id
+        assert (gpu.usable_confidence == "recalled") == gpu.usable_source.startswith("recalled"), gpu.id
+        unread = "recalled" in gpu.source or "not opened" in gpu.source
+        assert gpu.confidence == ("recalled" if unread else "read"), gpu.id
         assert 0.85 * gpu.memory_gb * 1e9 < gpu.usable_gib * GIB < 1.11 * gpu.memory_gb * 1e9, gpu.id
     known = {model.id for model in catalog()}
     for entry in weights():
         assert entry.source, entry.model
         assert entry.model in known
-        assert entry.basis in {"measured", "checkpoint", "estimate"}
+        assert entry.basis in {"measured", "checkpoint", "inferred", "estimate"}
+        assert (entry.basis == "inferred") == ("model inferred" in entry.how), entry.model
 
 
 def test_devices_and_weights_are_found_by_name() -> None:

@@ -31,7 +31,7 @@ def test_the_list_is_aligned_in_a_pipe(run: Any) -> None:
     code, out, err = run()
     lines = out.splitlines()
     assert (code, err, len(lines)) == (0, "", len(catalog()) + 1)
-    assert lines[0].split() == ["id", "name", "family", "attention", "context"]
+    assert lines[0].split() == ["id", "name", "family", "attention", "context", "facts", "read"]
     attention = lines[0].index("attention")
     assert all(line[attention - 1] == " " and line[attention] != " " for line in lines)
     assert len({len(line) for line in lines}) == 1
@@ -42,6 +42,19 @@ def test_the_list_as_json_has_the_facts(run: Any) -> None:
     assert [model["id"] for model in models] == [model.id for model in catalog()]
     glm = next(model for model in models if model["id"] == "glm-5.2")
     assert (glm["kind"], glm["facts"]["indexer_layers"]) == ("dsa_mla", 21)
+
+
+def test_a_model_that_was_not_read_is_marked_in_every_form(run: Any) -> None:
+    listed = {line.split()[0]: line.split()[-1] for line in run()[1].splitlines()[1:]}
+    assert {name for name, read in listed.items() if read == "no"} == {m.id for m in catalog() if m.basis}
+    assert listed["glm-5.2"] == "2026-06-17"
+    shown = run("step-3.5-flash")[1]
+    assert "; facts not read, to be checked against https://huggingface.co/stepfun-ai/" in shown
+    assert "note: step-3.5-flash: its config.json was not read; its facts rest on copies" in shown
+    assert "note: approximate: " in shown
+    model = json.loads(run("step-3.5-flash", "--format", "json")[1])["model"]
+    assert model["retrieved"] is None
+    assert model["basis"].startswith("copies of the config of Step 3.7")
 
 
 def test_a_model_shows_every_term_and_the_gap_between_layouts(run: Any) -> None:

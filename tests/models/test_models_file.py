@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,10 @@ def test_a_bare_list_is_a_models_file_too(models_file: Any) -> None:
         ({"id": ""}, "id is '', expected a text"),
         ({"max_context": "4k"}, "max_context is '4k'"),
         ({"colour": "red"}, "found the unknown colour"),
+        ({"retrieved": None}, r"\(house-7b\): expected either retrieved, .*, or basis"),
+        ({"basis": "a copy"}, r"\(house-7b\): expected either retrieved, .*, or basis"),
+        ({"retrieved": 2026}, "retrieved is 2026, expected a text"),
+        ({"retrieved": None, "basis": ""}, "basis is '', expected a text"),
         (
             {
                 "kind": "dsa_mla",
@@ -102,10 +107,23 @@ def test_a_file_that_is_no_catalog_is_refused(content: object, reason: str, mode
         known_models(models_file(content))
 
 
-def test_the_catalog_is_valid_and_every_source_is_dated() -> None:
+def test_facts_that_were_not_read_say_so_wherever_their_model_is_shown(models_file: Any) -> None:
+    unread = {**ENTRY, "retrieved": None, "basis": "a copy in a book", "notes": ["approximate"]}
+    model = resolve_model("house-7b", models_file=models_file([unread]))
+    assert model.provenance == "facts not read, to be checked against https://example.com/config.json"
+    said = ("house-7b: its config.json was not read; its facts rest on a copy in a book", "approximate")
+    assert model_bytes(model).notes[:2] == said
+
+
+def test_the_catalog_is_valid_and_every_entry_was_read_on_a_day_or_says_that_it_was_not() -> None:
     models = load_models(CATALOG_PATH)
     for model in models:
         assert model.source.startswith("https://huggingface.co/"), model.id
-        assert len(model.retrieved.split("-")) == 3, model.id
+        if model.retrieved is None:
+            assert model.basis, model.id
+            assert "was not read" in model_bytes(model).notes[0], model.id
+        else:
+            assert date.fromisoformat(model.retrieved), model.id
+            assert model.basis is None, model.id
         assert model.attention.groups(include_draft=True), model.id
     assert {model.kind for model in models} == set(KINDS)

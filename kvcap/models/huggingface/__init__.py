@@ -86,7 +86,6 @@ def recognize(config: Any, path: Path, assume: str | None = None) -> Model:
         attention=attention,
         max_context=context or None,
         source=where,
-        retrieved="",
         notes=(*notes, *fields.notes),
         kv_precision=kv_precision,
     )
