@@ -19,6 +19,8 @@ Parser = Callable[[str, str], Any]
 """Takes what was given and the option's name for messages; raises :class:`UsageError`."""
 Form = Literal["value", "switch", "negatable", "repeated", "words"]
 
+HIDDEN: Final = "==SUPPRESS=="
+"""Help of an option that is taken and not shown, as argparse has it."""
 _KEY: Final = "kvcap.option"
 _O = TypeVar("_O")
 

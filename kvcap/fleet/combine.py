@@ -18,6 +18,7 @@ from kvcap.fleet.parts import FileHead
 from kvcap.fleet.pools import FleetPlan, PoolResult
 from kvcap.formats import ReadReport
 from kvcap.formats.base import MAX_EXAMPLES
+from kvcap.formats.merging import order_notice
 from kvcap.kernels.curve import Curve, summed_curve
 from kvcap.replay.directory import ResultsDirectory
 from kvcap.replay.identity import IDENTITY_COLUMNS, identity_notices
@@ -65,6 +66,9 @@ class FleetResults:
     ) -> None:
         self._job, self._plan = job, plan
         self._report = merged_report([head.report for head in heads])
+        notice = None if job.reading.by_time else order_notice([head.times for head in heads])
+        if notice is not None:
+            self._report.notice(notice)
         self._directory = ResultsDirectory(out, None, force=force)
         self._counts: list[RunCounts] = []
         self._names: dict[str | None, int] = {}

@@ -14,6 +14,7 @@ from kvcap.blocks.keyer import BlockKeyer
 from kvcap.errors import TraceError, UsageError
 from kvcap.fleet.job import ONE_SERVER_FORMATS, FleetJob
 from kvcap.formats import ReadReport, open_trace
+from kvcap.formats.merging import latest_times
 from kvcap.formats.registry import DIALECTS
 from kvcap.kernels.arrays import Int64Array
 from kvcap.parquet_io import BufferSink
@@ -46,7 +47,8 @@ class FileHead:
     report
         The account of reading it.
     times : int64 (n_requests,) or None
-        Timestamps in us, where requests are put in the order of time.
+        Timestamps in us where requests are put in the order of time, the latest ones so far where files
+        are merged; None where files stay as they are given.
     keyed_coarsen
         How many blocks each block of a piece is, where pieces hold block keys; None where they do not.
     chained
@@ -99,11 +101,10 @@ def _read(job: FleetJob, name: str, trace: Trace) -> Iterator[FileHead | pa.Buff
     schema = trace.schema if keyer is None else _keyed_schema(trace.schema)
     sinks: dict[str | None, BufferSink] = {}
     rows: dict[str | None, list[Int64Array]] = {}
-    times: list[Int64Array] = []
+    times: list[pa.Array] = []
     coarsen = None if keyer is None else 1
     for batch in trace.batches():
-        if job.reading.sort_by_time:
-            times.append(batch.column("timestamp").cast(pa.int64()).to_numpy())
+        times.append(batch.column("timestamp"))
         if keyer is not None:
             batch, coarsen = _keyed(batch, keyer, schema)
         for pool, part in _by_pool(job, name, batch):
@@ -116,13 +117,19 @@ def _read(job: FleetJob, name: str, trace: Trace) -> Iterator[FileHead | pa.Buff
         kind=trace.kind,
         schema=schema,
         report=trace.report,
-        times=np.concatenate(times) if times else None,
+        times=_times(job, times),
         keyed_coarsen=coarsen,
         chained=trace.chained,
         pieces=tuple(PieceHead(pool, np.concatenate(parts)) for pool, parts in rows.items()),
     )
     for sink in sinks.values():
         yield sink.whole()
+
+
+def _times(job: FleetJob, timestamps: list[pa.Array]) -> Int64Array | None:
+    if job.reading.by_time:
+        return np.concatenate([column.cast(pa.int64()).to_numpy() for column in timestamps])
+    return None if job.reading.order == "file" else latest_times(timestamps)
 
 
 def _check_alone(job: FleetJob, name: str, form: str) -> None:
@@ -135,8 +142,8 @@ def _check_alone(job: FleetJob, name: str, form: str) -> None:
                 f"{name}: {form} logs join records that may stand in different files; convert them together "
                 "(`kvcap convert`) and give the Parquet trace"
             )
-        if dialect.by_time and not job.reading.sort_by_time:
-            raise UsageError(f"{name}: {form} logs are put in the order of time, expected sort_by_time")
+        if dialect.by_time and not job.reading.by_time:
+            raise UsageError(f"{name}: {form} logs are put in the order of time, expected --order time")
 
 
 def _by_pool(job: FleetJob, name: str, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:

@@ -16,8 +16,9 @@ from kvcap.blocks.keyer import BlockKeyer
 from kvcap.errors import EmptyTraceError, SchemaError, TraceError
 from kvcap.fleet.job import FleetJob
 from kvcap.fleet.parts import FileHead
+from kvcap.formats.merging import merged_order
 from kvcap.formats.parquet_files import row_group_sizes
-from kvcap.formats.sorting import MAX_BATCH_IDS, sorted_by_time
+from kvcap.formats.sorting import MAX_BATCH_IDS, reordered
 from kvcap.kernels.arrays import Int64Array
 from kvcap.parquet_io import BufferSink
 from kvcap.replay.job import RunCounts, counted, lru_tables
@@ -131,9 +132,9 @@ def plan_pools(job: FleetJob, heads: Sequence[FileHead]) -> FleetPlan:
 
 def _request_ids(heads: Sequence[FileHead]) -> Int64Array:
     """Return the id of every request, file by file: its rank in time, or its place."""
-    if heads[0].times is None:
+    order = merged_order([head.times for head in heads])
+    if order is None:
         return np.arange(sum(head.report.requests for head in heads))
-    order = np.argsort(np.concatenate([head.times for head in heads]), kind="stable")
     ids = np.empty_like(order)
     ids[order] = np.arange(order.size)
     return ids
@@ -157,9 +158,10 @@ def replay_pool(job: FleetJob, facts: FleetFacts, pool: PoolPlan, *pieces: pa.Bu
     memory are the distinct blocks, the pieces as they are compressed, and a few numbers a request.
     """
     batches = _batches(pieces)
-    if job.reading.sort_by_time and len(pieces) > 1:
-        batches = sorted_by_time(batches, facts.schema)
-    ids = np.sort(np.concatenate(pool.request_ids))
+    given = np.concatenate(pool.request_ids)
+    ids = np.sort(given)
+    if not np.array_equal(given, ids):
+        batches = reordered(batches, facts.schema, lambda: np.argsort(given))
     keyed = keyed_batches(batches, _keyer(job, facts))
     streamed = stream(keyed, facts.schema, partial(max_capacity_blocks, job.options))
     streamed, counts = counted(streamed, job.options)

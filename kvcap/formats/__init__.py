@@ -42,8 +42,10 @@ def open_trace(paths: Sequence[str], options: ReadOptions | None = None) -> Trac
     OSError
         If a file cannot be opened.
     """
-    from kvcap.formats.log_trace import LogTrace
-    from kvcap.formats.sources import expand, is_parquet
+    from functools import partial
+
+    from kvcap.formats.log_trace import LogFile, LogTrace
+    from kvcap.formats.sources import STDIN, expand, is_parquet, repeated_files
 
     options = options or ReadOptions()
     sources = expand(paths)
@@ -53,8 +55,22 @@ def open_trace(paths: Sequence[str], options: ReadOptions | None = None) -> Trac
         parts = stored_files(sources, options.max_request_tokens)
         if parts is not None:
             return StoredTrace(parts, options)
-    chunks = _chunks(sources, options.max_request_tokens)
-    return LogTrace([source.name for source in sources], chunks, options)
+    notices = []
+    for again, first in repeated_files(sources):
+        left_out = "it is left out" if options.drop_repeats else "its requests count again (--drop-repeats)"
+        notices.append(f"{again.name} holds the same bytes as {first.name}: {left_out}")
+        if options.drop_repeats:
+            sources.remove(again)
+    trace = LogTrace(
+        [
+            LogFile(source.name, partial(_chunks, source, options.max_request_tokens), source.name != STDIN)
+            for source in sources
+        ],
+        options,
+    )
+    for text in notices:
+        trace.report.notice(text)
+    return trace
 
 
 def open_table(table: Any, options: ReadOptions | None = None) -> Trace:
@@ -79,7 +95,7 @@ def open_table(table: Any, options: ReadOptions | None = None) -> Trace:
 
     from kvcap.errors import UsageError
     from kvcap.formats.arrow_chunks import table_chunks
-    from kvcap.formats.log_trace import LogTrace
+    from kvcap.formats.log_trace import LogFile, LogTrace
     from kvcap.formats.stored_trace import StoredTrace, stored_table
 
     options = options or ReadOptions()
@@ -91,16 +107,15 @@ def open_table(table: Any, options: ReadOptions | None = None) -> Trace:
     part = stored_table(arrow)
     if part is not None:
         return StoredTrace([part], options)
-    return LogTrace(["table"], table_chunks(arrow, "table"), options)
+    return LogTrace([LogFile("table", lambda: table_chunks(arrow, "table"))], options)
 
 
-def _chunks(sources: Sequence[Source], max_request_tokens: int) -> Iterator[AnyChunk]:
+def _chunks(source: Source, max_request_tokens: int) -> Iterator[AnyChunk]:
     from kvcap.formats.arrow_chunks import read_parquet_chunks
     from kvcap.formats.chunks import read_chunks
     from kvcap.formats.sources import is_parquet
 
-    for source in sources:
-        if is_parquet(source):
-            yield from read_parquet_chunks(source, max_request_tokens)
-        else:
-            yield from read_chunks(source)
+    if is_parquet(source):
+        yield from read_parquet_chunks(source, max_request_tokens)
+    else:
+        yield from read_chunks(source)

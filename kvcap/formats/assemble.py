@@ -33,6 +33,8 @@ from kvcap.schema import (
 
 MAX_BATCH_IDS: Final = 1 << 20
 _IDS_PER_ROW: Final = 16
+MAX_KNOWN_REQUESTS: Final = 1 << 20
+"""So many requests are remembered to tell which come again, where those are not left out."""
 _CHARACTERS_PER_ID: Final = 8
 
 
@@ -91,6 +93,8 @@ class Assembler:
         self._n_requests = 0
         self._partial_ceil = self._partial_floor = 0
         self._fitting = self._weighed = 0
+        self._known_requests: set[int] = set()
+        self._repeated = 0
         self._remarks: Counter[str] = Counter()
         self._clear()
 
@@ -186,6 +190,9 @@ class Assembler:
             time_us -= row.duration_us
         pool = self._pool_of(row)
         row.namespace = self._namespace_of(row)
+        if self._is_repeated(row, time_us):
+            self.report.skip("requests that are logged again, with the same id and time")
+            return
         kept = [column.convert(value) for column, value in zip(self._kept, row.kept, strict=False)]
         if self.kind != "request_json":
             ids = self._ids_of(row)
@@ -205,6 +212,19 @@ class Assembler:
                 self.report.backward_timestamps += 1
             self._last_us = time_us
         self._n_requests += 1
+
+    def _is_repeated(self, row: Row, time_us: int | None) -> bool:
+        """Count a request that came before; return whether it is to be left out."""
+        drops = self._options.drop_repeats
+        if row.request_id is None:
+            return False
+        known = hash((row.request_id, time_us))
+        if known in self._known_requests:
+            self._repeated += not drops
+            return drops
+        if drops or len(self._known_requests) < MAX_KNOWN_REQUESTS:
+            self._known_requests.add(known)
+        return False
 
     def _namespace_of(self, row: Row) -> str | None:
         columns = self._options.namespace
@@ -377,6 +397,11 @@ class Assembler:
 
     def finish(self) -> None:
         """Say what only the whole log shows."""
+        if self._repeated:
+            self.report.notice(
+                f"{self._repeated:,} requests come again, with the same id and time: "
+                "--drop-repeats leaves them out"
+            )
         if self._inferred is not None:
             requests = f"{self._weighed:,} requests"
             who = f"all {requests}" if self._fitting == self._weighed else f"{self._fitting:,} of {requests}"
@@ -395,7 +420,7 @@ class Assembler:
 
 def is_ordered_by_time(options: ReadOptions, dialect: Dialect) -> bool:
     """Return whether requests are put in the order of time."""
-    return options.sort_by_time or dialect.by_time or options.fields.timestamp_is == "end"
+    return options.by_time or dialect.by_time or options.fields.timestamp_is == "end"
 
 
 _ROW_FIELDS: Final = {"media_hashes": "media"}

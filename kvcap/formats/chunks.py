@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import IO, Final
 
@@ -48,6 +48,15 @@ class Chunk:
     def size(self) -> int:
         """Bytes of the lines."""
         return len(self.data)
+
+    def head(self, n_lines: int) -> Chunk:
+        """Return the first lines; a document whole."""
+        end = -1
+        for _ in range(0 if self.is_document else n_lines):
+            end = self.data.find(b"\n", end + 1)
+            if end < 0:
+                break
+        return self if end < 0 else replace(self, data=self.data[: end + 1])
 
     @cached_property
     def n_lines(self) -> int:

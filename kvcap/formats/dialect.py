@@ -43,6 +43,8 @@ class Dialect:
         Unit of numbers that are not since 1970.
     usual_block_size
         Tokens per block of the dialect's published traces, to be named where a log gives none.
+    has_no_year
+        Whether its dates lack the year.
     by_time
         Whether its lines are written in another order than requests came.
     pool
@@ -65,6 +67,7 @@ class Dialect:
     decode: Callable[[bytes], Any] | None = None
     timestamp_unit: TimestampUnit = "ms"
     usual_block_size: int | None = None
+    has_no_year: bool = False
     by_time: bool = False
     pool: str | None = None
     refines: tuple[str, ...] = ()

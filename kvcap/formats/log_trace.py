@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,20 +14,37 @@ from kvcap.errors import EmptyTraceError, UsageError
 from kvcap.formats.assemble import Assembler, is_ordered_by_time
 from kvcap.formats.base import ReadReport
 from kvcap.formats.block_size import check_block_size, infer_block_size
+from kvcap.formats.chunks import Chunk
 from kvcap.formats.columns import kept_columns
 from kvcap.formats.detect import detect
 from kvcap.formats.dialect import Dialect
 from kvcap.formats.fields import NamedFields
+from kvcap.formats.merging import MergedFiles, Parsed, TimedFile, notice_of
 from kvcap.formats.options import ReadOptions, TimestampUnit
 from kvcap.formats.parallel import close_batches, map_in_order, working_threads
 from kvcap.formats.records import AnyChunk, Outcome, read_chunk
-from kvcap.formats.rows import Row
+from kvcap.formats.rows import FieldError, Row
 from kvcap.formats.sorting import sorted_by_time
-from kvcap.formats.timestamps import detect_unit
+from kvcap.formats.timestamps import YearSteps, detect_unit, to_microseconds
 from kvcap.schema import TraceKind
 
+_FIRST_LINES: Final = 64
+_FEWEST_STEPS: Final = 2
+_BACKWARDS_SHARE: Final = 0.95
 PLAIN_BYTES: Final = 4 << 20
 """So much is read without the compiled kernel and without threads, which take longer to start."""
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """One file of a log: its name, and how to read its chunks from the beginning.
+
+    ``is_lasting`` says that it may be read more than once.
+    """
+
+    name: str
+    chunks: Callable[[], Iterator[AnyChunk]]
+    is_lasting: bool = True
 
 
 class LogTrace:
@@ -34,10 +52,8 @@ class LogTrace:
 
     Parameters
     ----------
-    names
-        The sources, as the user named them.
-    chunks
-        Their records, in replay order.
+    files
+        The files of the log, in the order given.
     options
         How to read them.
 
@@ -49,14 +65,20 @@ class LogTrace:
         If an option names a column that is not there.
     """
 
-    def __init__(self, names: Sequence[str], chunks: Iterator[AnyChunk], options: ReadOptions) -> None:
+    def __init__(self, files: Sequence[LogFile], options: ReadOptions) -> None:
         self._options = options
-        self._chunks = chunks
-        first = next(self._chunks, None)
+        self._files = list(files)
+        first = None
+        while first is None and self._files:
+            # Empty files say nothing of the others.
+            self._chunks = self._files[0].chunks()
+            first = next(self._chunks, None)
+            if first is None:
+                del self._files[0]
         if first is None:
-            raise EmptyTraceError(names[0], "is empty, expected at least one request")
+            raise EmptyTraceError(files[0].name, "is empty, expected at least one request")
         dialect = detect(first, options).of_conversations(options.conversations)
-        self.report = ReadReport(dialect.name, tuple(names))
+        self.report = ReadReport(dialect.name, tuple(file.name for file in files))
         pool = options.pool or dialect.pool
         named = NamedFields(options.fields)
         parts = options.namespace or ()
@@ -83,8 +105,16 @@ class LogTrace:
                 check_block_size(rows, options.block_size, dialect.usual_block_size)
             else:
                 inferred = infer_block_size(rows, dialect.usual_block_size)
+        self._dialect, self._named, self._unit_of_times = dialect, named, unit
+        self._newest_first = dialect.sequencer is None and self._runs_backwards(rows)
+        if self._newest_first:
+            self._options = options = replace(options, order="time")
+            self.report.notice(
+                "the log runs backwards, newest first: requests are replayed in the order of time "
+                "(--order file keeps that of the log)"
+            )
         self._assembler = Assembler(dialect, options, self.report, unit, kept, named, inferred)
-        self._dialect = dialect
+        self._order_notice: str | None = None
         self._batches: Iterator[pa.RecordBatch] | None = None
 
     @property
@@ -108,8 +138,13 @@ class LogTrace:
             raise UsageError("a trace is read once, expected a newly opened one")
         self._batches = self._make_batches()
         if is_ordered_by_time(self._options, self._dialect):
-            self._batches = sorted_by_time(self._batches, self.schema)
+            self._batches = self._sorted(self._batches)
         return self._batches
+
+    def _sorted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from sorted_by_time(batches, self.schema, newest_first=self._newest_first)
+        # What was put in order is no longer out of it.
+        self.report.backward_timestamps = 0
 
     def close(self) -> None:
         """Release files and workers."""
@@ -126,7 +161,7 @@ class LogTrace:
 
     def _make_batches(self) -> Iterator[pa.RecordBatch]:
         assembler = self._assembler
-        parsed = self._parsed()
+        parsed = self._in_order()
         try:
             for chunk_path, outcomes in parsed:
                 for outcome in outcomes:
@@ -150,21 +185,131 @@ class LogTrace:
                 f"holds no request in {self.report.records:,} records{f' ({skipped})' if skipped else ''}",
             )
         assembler.finish()
+        if self._order_notice is not None:
+            self.report.notice(self._order_notice)
 
-    def _parsed(self) -> Generator[tuple[str, list[Outcome]], None, None]:
-        chunk, outcomes = self._first
-        size = chunk.size
-        yield chunk.path, outcomes
-        del chunk, outcomes, self._first
-        for chunk in self._chunks:
+    def _in_order(self) -> Generator[Parsed, None, None]:
+        """Yield the records of all files: one file after the other, or merged by time."""
+        files = self._timed_files()
+        if files is None:
+            rest = (chunk for file in self._files[1:] for chunk in file.chunks())
+            yield from self._parsed(chain(self._chunks, rest), self._years(), first=self._taken_first())
+            return
+        merged = MergedFiles(files, self._time_of)
+        yield from merged
+        self._order_notice = notice_of(is_overlapping=merged.is_overlapping, is_reordered=merged.is_reordered)
+
+    def _timed_files(self) -> list[TimedFile] | None:
+        """Return all files with their first times; None where files stay in the order given."""
+        is_given = self._options.order == "file" or is_ordered_by_time(self._options, self._dialect)
+        # Records that are joined to those before them stand in one file, in its order.
+        if (
+            is_given
+            or self._dialect.sequencer is not None
+            or len(self._files) < 2
+            or not all(file.is_lasting for file in self._files)
+        ):
+            return None
+        years = self._years()
+        timed = []
+        for number, file in enumerate(self._files):
+            outcomes = self._first[1] if number == 0 else self._begin(file)
+            if outcomes is None:
+                continue
+            begun = None if years is None else years.copy()
+            times = map(self._time_of, _dated(outcomes, years))
+            first_us = next((time for time in times if time is not None), None)
+            if first_us is None:
+                return None
+            timed.append(TimedFile(first_us, partial(self._read_file, None if number == 0 else file, begun)))
+        return timed
+
+    def _years(self) -> YearSteps | None:
+        return YearSteps() if self._dialect.has_no_year else None
+
+    def _begin(self, file: LogFile) -> list[Outcome] | None:
+        """Return what the first records of a file come to; None for an empty one."""
+        chunks = file.chunks()
+        try:
+            chunk = next(chunks, None)
+            if chunk is None:
+                return None
+            head = chunk.head(_FIRST_LINES) if isinstance(chunk, Chunk) else chunk
+            return self._read(head, compiled=False)
+        finally:
+            close_batches(chunks)
+
+    def _time_of(self, outcome: Outcome) -> int | None:
+        """Return the time of a record in microseconds, None where it has none that can be read."""
+        if not isinstance(outcome, Row):
+            return None
+        value, field = outcome.timestamp, self._options.fields.time
+        if field is not None:
+            value = outcome.kept[len(self._options.keep) + self._named.paths.index(field)]
+        try:
+            return None if value is None else to_microseconds(value, self._unit_of_times)
+        except FieldError:
+            return None
+
+    def _runs_backwards(self, rows: Sequence[Row]) -> bool:
+        """Return whether a log that stays as it is goes back in time at nearly every request."""
+        if self._options.order != "auto" or is_ordered_by_time(self._options, self._dialect):
+            return False
+        times = [time for time in map(self._time_of, rows) if time is not None]
+        steps = [after - before for before, after in pairwise(times) if after != before]
+        down = sum(step < 0 for step in steps)
+        return len(steps) >= _FEWEST_STEPS and down >= _BACKWARDS_SHARE * len(steps)
+
+    def _read_file(self, file: LogFile | None, years: YearSteps | None, alone: bool) -> Iterator[Parsed]:
+        """Read a file from the beginning; None is the first one, whose beginning is there."""
+        if file is None:
+            return self._parsed(self._chunks, years, alone=alone, first=self._taken_first())
+        return self._parsed(file.chunks(), years, alone=alone)
+
+    def _taken_first(self) -> list[tuple[AnyChunk, list[Outcome]]]:
+        """Return the first chunk for whoever drops it when it is read."""
+        first = [self._first]
+        del self._first
+        return first
+
+    def _parsed(
+        self,
+        chunks: Iterator[AnyChunk],
+        years: YearSteps | None,
+        *,
+        alone: bool = True,
+        first: list[tuple[AnyChunk, list[Outcome]]] | None = None,
+    ) -> Generator[Parsed, None, None]:
+        for path, outcomes in self._undated(chunks, alone, first or []):
+            yield path, _dated(outcomes, years)
+
+    def _undated(
+        self, chunks: Iterator[AnyChunk], alone: bool, first: list[tuple[AnyChunk, list[Outcome]]]
+    ) -> Generator[Parsed, None, None]:
+        size = 0
+        if first:
+            chunk, outcomes = first.pop()
+            size = chunk.size
+            yield chunk.path, outcomes
+            del chunk, outcomes
+        for chunk in chunks:
             size += chunk.size
             if size > PLAIN_BYTES:
                 break
             yield chunk.path, self._read(chunk, compiled=False)
         else:
             return
-        threads = working_threads(self._options.threads)
-        yield from map_in_order(self._read_compiled, chain([chunk], self._chunks), threads)
+        threads = working_threads(self._options.threads) if alone else 1
+        yield from map_in_order(self._read_compiled, chain([chunk], chunks), threads)
 
     def _read_compiled(self, chunk: AnyChunk) -> tuple[str, list[Outcome]]:
         return chunk.path, self._read(chunk, compiled=True)
+
+
+def _dated(outcomes: list[Outcome], years: YearSteps | None) -> list[Outcome]:
+    """Give times of a log without years the year that their order shows."""
+    if years is not None:
+        for outcome in outcomes:
+            if isinstance(outcome, Row) and type(outcome.timestamp) is str:
+                outcome.timestamp = years.dated(outcome.timestamp)
+    return outcomes

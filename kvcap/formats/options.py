@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from kvcap.errors import UsageError
-from kvcap.option_fields import option, whole_number
+from kvcap.option_fields import HIDDEN, option, whole_number
 
 SessionMode = Literal["cumulative", "delta"]
 ConversationReading = Literal["turns", "whole"]
 TimestampUnit = Literal["s", "ms", "us", "ns"]
+Order = Literal["auto", "time", "file"]
 TimestampIs = Literal["start", "end"]
 
 
@@ -108,8 +109,13 @@ class ReadOptions:
         How to read stored conversations: a request per assistant turn, or one per record.
     timestamp_unit
         Unit of numeric timestamps; None detects it.
+    order
+        ``auto`` keeps each file as it stands, merges files that overlap by time, and reads a log that runs
+        backwards forwards; ``time`` orders requests by timestamp, stably; ``file`` keeps the order given.
     sort_by_time
-        Order requests by timestamp, stably, in place of file order.
+        Another way to say that ``order`` is ``time``.
+    drop_repeats
+        Whether files with the same bytes, and requests with the same id and time, are taken once.
     fields
         Where the log says what; a field that is named here wins over what its kind has.
     threads
@@ -176,8 +182,24 @@ class ReadOptions:
     timestamp_unit: TimestampUnit | None = option(
         None, "unit of numeric timestamps (default: detected)", choices=get_args(TimestampUnit)
     )
-    sort_by_time: bool = option(False, "order requests by timestamp, stably (default: file order)")
+    order: Order = option(
+        "auto",
+        "auto keeps each file as it stands, merges files that overlap by time (but for sessions and server "
+        "logs, whose records join those before them) and reads a log that runs backwards forwards; time puts "
+        "all requests in order; file keeps the order given (default: {default})",
+        choices=get_args(Order),
+    )
+    sort_by_time: bool = option(False, HIDDEN)
+    drop_repeats: bool = option(
+        False,
+        "take a file with the same bytes, or a request with the same id and time, once (default: counted)",
+    )
     fields: FieldOptions = field(default_factory=FieldOptions)
     threads: int | None = option(
         None, "threads that read and replay (default: one per core)", metavar="N", parse=whole_number(1)
     )
+
+    @property
+    def by_time(self) -> bool:
+        """Whether all requests are put in the order of time."""
+        return self.sort_by_time or self.order == "time"

@@ -38,6 +38,7 @@ from kvcap.formats.rows import (
 
 AnyChunk = Chunk | ArrowChunk | CsvChunk
 Outcome = Row | Skip | RecordError
+_REQUEST_IDS = ("request_id", "rid", "req_id")
 _MOST_DIGITS: Final = 20
 _LISTS: Final = ("data", "requests", "records", "items", "results", "rows", "value", "runs", "traces", "logs")
 """Keys under which documents list their records."""
@@ -179,6 +180,7 @@ def _read_record(
             item.line = line
             if isinstance(item, Row):
                 records = (record,) if item.record is None else (item.record, record)
+                item.request_id = request_id_of(records)
                 item.identity = item.identity or identity_of(*records)
                 if dialect.kind != "request_json":
                     find_media(item, records, values)
@@ -188,6 +190,17 @@ def _read_record(
     except FieldError as error:
         del outcomes[before:]
         return error
+    return None
+
+
+def request_id_of(records: Iterable[Any]) -> str | None:
+    """Return what the log calls a request, or None."""
+    for record in records:
+        if type(record) is dict:
+            for name in _REQUEST_IDS:
+                value = record.get(name)
+                if type(value) in (str, int):
+                    return str(value)
     return None
 
 

@@ -85,6 +85,8 @@ class Row:
         What the cache did, who served, and when; see :data:`kvcap.schema.LOGGED_COLUMNS`.
     remarks
         What the user should hear of, counted over all requests: "requests hold ...".
+    request_id
+        What the log calls the request, where it does.
     kept
         Values of the kept columns, of the fields that the user named and, last, of the pool.
     """
@@ -110,6 +112,7 @@ class Row:
     queue_us: int | None = None
     ttft_us: int | None = None
     duration_us: int | None = None
+    request_id: str | None = None
     line: int = 0
     remarks: tuple[str, ...] = ()
     kept: Sequence[Any] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -11,27 +11,60 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
+from kvcap.kernels.arrays import Int64Array
+
 MAX_ROWS: Final = 1 << 16
 MAX_BATCH_IDS: Final = 1 << 20
 
 
-def sorted_by_time(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def sorted_by_time(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, *, newest_first: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Yield all rows in the order of ``timestamp``, equal times as they came, with ``request_id`` anew.
 
-    The rows wait in a temporary file that is mapped into memory; only times are held.
+    With ``newest_first`` equal times are taken the other way round, as the rest of such a log is. Only times
+    are held.
+    """
+    times: list[Int64Array] = []
+
+    def noted() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            times.append(batch.column("timestamp").cast(pa.int64()).to_numpy(zero_copy_only=False))
+            yield batch
+
+    def order() -> Int64Array:
+        all_times = np.concatenate(times)
+        if newest_first:
+            return all_times.size - 1 - np.argsort(all_times[::-1], kind="stable")
+        return np.argsort(all_times, kind="stable")
+
+    return reordered(noted(), schema, order)
+
+
+def reordered(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, order_of: Callable[[], Int64Array]
+) -> Iterator[pa.RecordBatch]:
+    """Yield all rows in another order, with ``request_id`` anew.
+
+    The rows wait in a temporary file that is mapped into memory.
+
+    Parameters
+    ----------
+    batches, schema
+        The rows, and what they are.
+    order_of
+        Returns, once all rows are there, which row stands at each place: int64 (n_rows,).
     """
     with tempfile.TemporaryDirectory(prefix="kvcap-sort-") as directory:
         path = str(Path(directory, "rows.arrow"))
-        times: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
-        weights: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+        weights: list[Int64Array] = []
         with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
-                times.append(batch.column("timestamp").cast(pa.int64()).to_numpy(zero_copy_only=False))
                 weights.append(np.full(batch.num_rows, batch.nbytes // 8 // max(1, batch.num_rows) + 1))
-        if not times:
+        if not weights:
             return
-        order = np.argsort(np.concatenate(times), kind="stable")
+        order = order_of()
         total = np.cumsum(np.concatenate(weights)[order])
         with pa.memory_map(path) as mapped:
             table = pa.ipc.open_file(mapped).read_all()

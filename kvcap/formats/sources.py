@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -20,6 +21,7 @@ from kvcap.formats.decompress import Prefixed, decompressed, mapped_errors
 
 STDIN: Final = "-"
 _MAGIC_BYTES: Final = 6
+_PIECE_BYTES: Final = 1 << 20
 _PICKLE: Final = (
     "is a Python pickle, which can run code when it is read; make lines of an SGLang dump with the engine's "
     "own Python: import json, pickle; d = pickle.load(open(FILE, 'rb')); d = d['requests'] if isinstance(d, "
@@ -199,6 +201,33 @@ def open_stream(source: Source) -> Iterator[IO[bytes]]:
                 raise UnknownFormatError(source.name, reason)
         stream = Prefixed(head, raw)
         yield decompressed(stream, head)
+
+
+def repeated_files(sources: Sequence[Source]) -> list[tuple[Source, Source]]:
+    """Return local files that hold the same bytes as one before them, and that one.
+
+    Only files of the same size are read for it.
+    """
+    first_of: dict[object, Source] = {}
+    by_size: dict[int, list[Source]] = {}
+    for source in sources:
+        if source.filesystem is None and source.name != STDIN and Path(source.path).is_file():
+            by_size.setdefault(Path(source.path).stat().st_size, []).append(source)
+    repeated = []
+    for size, alike in by_size.items():
+        for source in alike if size and len(alike) > 1 else ():
+            first = first_of.setdefault((size, _digest(source.path)), source)
+            if first is not source:
+                repeated.append((source, first))
+    return repeated
+
+
+def _digest(path: str) -> bytes:
+    digest = blake2b(digest_size=16)
+    with Path(path).open("rb") as stream:
+        while piece := stream.read(_PIECE_BYTES):
+            digest.update(piece)
+    return digest.digest()
 
 
 def is_parquet(source: Source) -> bool:

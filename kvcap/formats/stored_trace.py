@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from kvcap.errors import EmptyTraceError, SchemaError, UsageError
 from kvcap.formats.base import ReadReport
 from kvcap.formats.identity import compose
+from kvcap.formats.merging import latest_times, merged_order, order_notice
 from kvcap.formats.options import ReadOptions
 from kvcap.formats.parallel import ahead, close_batches, working_threads
 from kvcap.formats.parquet_files import (
@@ -23,7 +24,7 @@ from kvcap.formats.parquet_files import (
     read_provenance,
     read_schema_name,
 )
-from kvcap.formats.sorting import sorted_by_time
+from kvcap.formats.sorting import reordered, sorted_by_time
 from kvcap.formats.sources import Source, is_parquet
 from kvcap.formats.stored_checks import check_pools, check_stored
 from kvcap.schema import (
@@ -190,9 +191,31 @@ class StoredTrace:
         if self._batches is not None:
             raise UsageError("a trace is read once, expected a newly opened one")
         self._batches = self._make_batches()
-        if self._options.sort_by_time:
-            self._batches = sorted_by_time(self._batches, self.schema)
+        if self._options.by_time:
+            self._batches = self._in_order(sorted_by_time(self._batches, self.schema))
+        elif self._options.order == "auto" and self._options.max_requests is None and len(self._parts) > 1:
+            self._batches = self._merged(self._batches)
         return self._batches
+
+    def _in_order(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        # What was put in order is no longer out of it.
+        self.report.backward_timestamps = 0
+
+    def _merged(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the requests of parts that overlap in time in its order, each part as it stands."""
+        stamps = [[batch.column(0) for batch in part.read(["timestamp"], [])] for part in self._parts]
+        files = [latest_times(columns) for columns in stamps]
+        notice = order_notice(files)
+        order = merged_order(files)
+        if notice is None or order is None:
+            yield from batches
+            return
+        yield from reordered(batches, self.schema, lambda: order)
+        self.report.notice(notice)
+        columns = [column for columns in stamps for column in columns]
+        times = pa.chunked_array(columns).cast(pa.int64()).take(pa.array(order)).drop_null().to_numpy()
+        self.report.backward_timestamps = int(np.count_nonzero(np.diff(times) < 0))
 
     def close(self) -> None:
         """Release the files."""
@@ -252,7 +275,7 @@ class StoredTrace:
         self.report.records += batch.num_rows
         self.report.requests += batch.num_rows
         times = batch.column("timestamp").drop_null().cast(pa.int64()).to_numpy()
-        if self._options.sort_by_time and times.size < batch.num_rows:
+        if self._options.by_time and times.size < batch.num_rows:
             raise SchemaError(name, "a timestamp in every request, since they are put in order", "nulls")
         if last is not None:
             times = np.concatenate(([last], times))

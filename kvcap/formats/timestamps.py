@@ -33,6 +33,8 @@ _ISO: Final = re.compile(
     r"(Z|z|UTC|[+-]\d\d(?::?\d\d)?)?\Z"
 )
 _MAX_DIGITS: Final = 30
+_FIRST_YEAR: Final = 2000
+_HALF_A_YEAR: Final = 6 * 31
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -113,3 +115,31 @@ def _from_date(value: Any, field: str) -> int:
         offset = 60 * (60 * int(digits[:2]) + int(digits[2:])) * 1_000_000
         microseconds += offset if zone[0] == "-" else -offset
     return microseconds
+
+
+class YearSteps:
+    """The year of dates that lack it: the next one where the months begin anew.
+
+    Dates begin with ``2000-``. A line of the old year that comes late, after New Year, stays in it.
+    """
+
+    def __init__(self, year: int = _FIRST_YEAR, latest: int | None = None) -> None:
+        self._year = year
+        self._latest = latest
+
+    def copy(self) -> YearSteps:
+        """Return the same, to go on from here apart."""
+        return YearSteps(self._year, self._latest)
+
+    def dated(self, text: str) -> str:
+        """Return a date in its year."""
+        day = 31 * int(text[5:7]) + int(text[8:10])
+        year = self._year
+        if self._latest is not None and day < self._latest - _HALF_A_YEAR:
+            self._year = year = year + 1
+        elif self._latest is not None and day > self._latest + _HALF_A_YEAR and year > _FIRST_YEAR:
+            return f"{year - 1}{text[4:]}"
+        self._latest = day
+        # 2000 is a leap year; where a later one turns out to be, its day is taken for the one after it.
+        rest = f"-03-01{text[10:]}" if year % 4 and text[5:10] == "02-29" else text[4:]
+        return f"{year}{rest}"

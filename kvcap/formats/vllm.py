@@ -13,7 +13,7 @@
 Older servers log the token ids with the request; newer ones only in the ``details`` line of
 VLLM_LOGGING_LEVEL=DEBUG, just before the line that names its adapter. A request without ids cannot be placed
 and is a bad record. Do not set ``--max-log-len``: it cuts lists without a mark. Times have no year: they are
-dated in 2000.
+dated in 2000, and in the next year after New Year.
 """
 
 from __future__ import annotations
@@ -152,4 +152,5 @@ VLLM: Final = Dialect(
     read=_read,
     sequencer=_OncePerRequest,
     decode=_decode,
+    has_no_year=True,
 )

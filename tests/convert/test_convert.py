@@ -92,7 +92,10 @@ def test_several_inputs_become_one_trace_and_traces_can_be_joined(tmp_path: Path
     together, _ = read_log(tmp_path / "ab.parquet")
     joined, report = read_log([tmp_path / "a.parquet", tmp_path / "b.parquet"])
     assert joined.equals(together)
+    assert report.backward_timestamps == 0
+    in_file_order, report = read_log([tmp_path / "a.parquet", tmp_path / "b.parquet"], order="file")
     assert report.backward_timestamps == 1
+    assert not in_file_order.equals(together)
 
 
 @pytest.mark.parametrize(
