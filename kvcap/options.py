@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, get_args
@@ -140,7 +141,10 @@ class ReplayOptions:
             raise UsageError(f"engine is {engine!r}, expected one of {', '.join(ENGINES)}")
         preset = ENGINES[engine]
         options = changed(cls(blocks=preset.blocks, rules=preset.rules), values)
-        cache = options.hybrid_cache()
+        chosen = values.get("policies")
+        if chosen is not None and not _has_hybrid(chosen):
+            return options
+        cache = options._engine_cache()
         if cache is None:
             return options
         # Ids, an incomplete last one included, say how far prompts agree; generated tokens have none.
@@ -157,17 +161,27 @@ class ReplayOptions:
         UsageError
             If the model does not fit the engine, or there is nothing that options of it would act on.
         """
-        from kvcap.engines.hybrid import hybrid_cache
-
-        cache = hybrid_cache(self.rules.engine, self.model_bytes, self.hybrid)
-        if cache is None and self.hybrid != HybridOptions():
+        is_simulated = _has_hybrid(self.rules.policies)
+        cache = self._engine_cache() if is_simulated else None
+        if cache is None and (is_simulated or self.hybrid != HybridOptions()):
             raise UsageError(
                 "blocks and steps of an engine are simulated for --engine vllm with a --model of several "
-                "kinds of layers or with --engine-block-size: expected these"
+                "kinds of layers or with --engine-block-size, as policy vllm-hybrid: expected these"
             )
         return cache
+
+    def _engine_cache(self) -> HybridCache | None:
+        if self.model_bytes is None:
+            return None
+        from kvcap.engines.hybrid import hybrid_cache
+
+        return hybrid_cache(self.rules.engine, self.model_bytes, self.hybrid)
 
 
 def engine_options(engine: str, **values: Any) -> ReplayOptions:
     """Return the options that predict an engine; see :meth:`ReplayOptions.of`."""
     return ReplayOptions.of(engine, **values)
+
+
+def _has_hybrid(policies: Sequence[str]) -> bool:
+    return any(name in POLICIES and POLICIES[name].is_hybrid for name in policies)

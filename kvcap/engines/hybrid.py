@@ -104,7 +104,7 @@ class VllmHybrid:
             if not group.prefix_cached or group.kind == "ring":
                 raise UsageError(
                     f"{group.name} of this model is no prefix cache in vLLM, which is not simulated: "
-                    "expected another model, or --policies without --engine"
+                    "expected --policies vllm-lru, which takes every layer as full attention"
                 )
 
     @property
@@ -185,7 +185,7 @@ class HybridCache:
         return math.gcd(*(group.block_tokens for group in self.cache.groups))
 
 
-def hybrid_cache(engine: str | None, model: ModelBytes | None, options: HybridOptions) -> HybridCache | None:
+def hybrid_cache(engine: str | None, model: ModelBytes, options: HybridOptions) -> HybridCache | None:
     """Return the cache that an engine makes of a model of several kinds of layers; None for any other.
 
     Raises
@@ -193,7 +193,7 @@ def hybrid_cache(engine: str | None, model: ModelBytes | None, options: HybridOp
     UsageError
         If the model does not fit the engine, or what its layers keep is not simulated.
     """
-    if engine != "vllm" or model is None:
+    if engine != "vllm":
         return None
     if model.options.scope != "rank" and model.options.tp * model.options.pp > 1:
         raise UsageError("pools of an engine are those of one GPU: expected --scope rank")

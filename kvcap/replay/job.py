@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from kvcap._version import __version__
 from kvcap.blocks.keyer import UNKNOWN_TOKENS, BlockKeyer, KeyedRequests
-from kvcap.engines import POLICIES
 from kvcap.errors import EmptyTraceError, TraceError, UsageError
 from kvcap.formats.parallel import READING_THREADS, ahead, working_threads
 from kvcap.kernels._jit import kernel_threads
@@ -134,8 +133,6 @@ def finished(
         counts, options, streamed.input_tokens, trace.report, kind=trace.kind, pool_column=pool_column
     )
     cache = options.hybrid_cache()
-    if cache is None and any(POLICIES[name].is_hybrid for name in options.rules.policies):
-        raise UsageError("vllm-hybrid simulates a model's groups of layers: expected --engine vllm --model")
     with kernel_threads(threads):
         if cache is not None:
             return _with_hybrid_tables(streamed, options, run, cache)

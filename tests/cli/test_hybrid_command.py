@@ -100,6 +100,12 @@ def test_prompts_cut_where_ids_end_are_one_token_longer_than_their_whole_ids(run
     assert found["together"]["totals"]["input_tokens"] == 3 * (3 * 64 + 1)
 
 
+def test_a_policy_of_full_attention_may_be_asked_for_beside_a_hybrid_model(run: Run, trace: Path) -> None:
+    found = answer(run, trace, *MODEL, "--policies", "vllm-lru", "--capacities", "1GiB")
+    assert [row["policy"] for row in found["together"]["policies"]] == ["vllm-lru"]
+    assert found["run"]["hybrid"] is None
+
+
 def test_an_engine_block_size_alone_simulates_full_attention_in_blocks_of_the_engine(
     run: Run, trace: Path
 ) -> None:
@@ -113,9 +119,14 @@ def test_an_engine_block_size_alone_simulates_full_attention_in_blocks_of_the_en
     ("options", "message"),
     [
         (["--engine-block-size", "16"], "--engine vllm with a --model"),
+        (
+            ["--engine", "vllm", "--model", "deepseek-v4.1-flash"],
+            "expected --policies vllm-lru, which takes every layer as full attention",
+        ),
+        ([*MODEL, "--policies", "vllm-lru", "--engine-block-size", "16"], "as policy vllm-hybrid: expected"),
         (["--engine", "vllm", "--prefix-cache-retention-interval", "none"], "--engine vllm with a --model"),
         ([*MODEL, "--prefix-cache-retention-interval", "all"], "is 'all', expected none, 0 or a number"),
-        (["--policies", "vllm-hybrid"], "expected --engine vllm --model"),
+        (["--policies", "vllm-hybrid"], "as policy vllm-hybrid: expected these"),
         ([*MODEL, "--max-capacity", "1GiB"], "--max-capacity bounds plain LRU"),
         ([*MODEL, "--tp", "2", "--scope", "replica"], "expected --scope rank"),
     ],
