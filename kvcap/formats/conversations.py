@@ -6,7 +6,6 @@
     {"conversation_hash": "c", "model": "m", "conversation": [{"role": "user", "content": "hi"}, ...]}
     {"instance_id": "i", "trajectory": [{"role": "system", "system_prompt": "..."}, {"role": "ai", ...}]}
     {"trajectory_format": "mini-swe-agent-1", "messages": [...]}
-    {"schema_version": "ATIF-v1.6", "steps": [{"source": "user", "message": "hi"}, ...]}
     [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello"}]
 
 ``--conversations whole`` takes a record as one request instead. Bodies of requests that end with an assistant
@@ -37,7 +36,6 @@ ENDS: Final = "records end with an assistant turn"
 _NO_TURN: Final = "conversations without an assistant turn"
 _USAGE: Final = ("extra.response.usage", "response.usage", "usage", "metrics.tokens", "metrics")
 _TIMES: Final = ("timestamp", "extra.timestamp", "extra.response.created", "ts")
-_SOURCES: Final = {"system": "system", "user": "user", "agent": "assistant"}
 
 
 @dataclass(frozen=True)
@@ -233,93 +231,6 @@ def read_body_turns(record: Any, values: Values) -> Iterator[Row | Skip]:
     )
 
 
-def _read_atif(record: Any, values: Values) -> Iterator[Row | Skip]:
-    record = an_object(record, "steps")
-    messages: list[Json] = []
-    usages: list[Usage] = []
-    for index, step in enumerate(_steps(record)):
-        with inside(f"steps[{index}]"):
-            added = _step_messages(step)
-        usages.extend([usage_of(step.get("metrics")), *(Usage() for _ in added[1:])])
-        messages.extend(added)
-    model = find(record, "agent.model_name")
-    yield from read_turns(
-        messages,
-        tools=find(record, "agent.tool_definitions"),
-        session=_text(record.get("session_id")),
-        model=_text(model),
-        usages=usages,
-    )
-
-
-def _step_messages(step: Json) -> list[Json]:
-    role = _SOURCES.get(str(step.get("source")))
-    if role is None:
-        raise FieldError("source", f"is {show(step.get('source'))}, expected system, user or agent")
-    content = step.get("message")
-    message = {"role": role, "content": content, "timestamp": step.get("timestamp")}
-    for name in ("tool_calls", "reasoning_content"):
-        if step.get(name):
-            message[name] = step[name]
-    results = find(step, "observation.results")
-    answers = [
-        {
-            "role": "tool",
-            "tool_call_id": find(result, "source_call_id"),
-            "content": find(result, "content") or "",
-        }
-        for result in (results if isinstance(results, list) else ())
-    ]
-    return [message, *answers]
-
-
-def _read_atif_ids(record: Any, values: Values) -> Iterator[Row | Skip]:
-    record = an_object(record, "steps")
-    for index, step in enumerate(_steps(record)):
-        if step.get("source") != "agent":
-            yield Skip("steps that are no call of a model")
-            continue
-        with inside(f"steps[{index}].metrics"):
-            metrics = an_object(step.get("metrics"), "prompt_token_ids")
-            usage = usage_of(metrics)
-            generated = metrics.get("completion_token_ids")
-            row = Row(
-                ids=values.tokens(metrics.get("prompt_token_ids"), "prompt_token_ids"),
-                output_ids=None if generated is None else values.tokens(generated, "completion_token_ids"),
-                timestamp=step.get("timestamp"),
-                session=_text(record.get("session_id")),
-                model=_text(step.get("model_name")) or _text(find(record, "agent.model_name")),
-                output_length=usage.output,
-                observed_cached_tokens=usage.cached,
-                record=step,
-            )
-        yield row
-
-
-def _steps(record: Json) -> list[Json]:
-    steps = record.get("steps")
-    if type(steps) is not list or not all(type(step) is dict for step in steps):
-        raise FieldError("steps", f"is {show(steps)}, expected a list of objects")
-    return steps
-
-
-def _text(value: Any) -> str | None:
-    return value if type(value) is str else None
-
-
-def _is_atif(record: Any, *, with_ids: bool) -> bool:
-    if (
-        not isinstance(record, dict)
-        or find(record, "steps.0.source") is None
-        or "schema_version" not in record
-    ):
-        return False
-    steps = record["steps"]
-    agents = [step for step in steps if isinstance(step, dict) and step.get("source") == "agent"]
-    has_ids = bool(agents) and all(isinstance(find(s, "metrics.prompt_token_ids"), list) for s in agents)
-    return has_ids == with_ids
-
-
 CONVERSATIONS: Final[tuple[Dialect, ...]] = (
     *(
         Dialect(
@@ -343,20 +254,4 @@ CONVERSATIONS: Final[tuple[Dialect, ...]] = (
         read_turns=_read_list,
         read_whole=_read_list_whole,
     ),
-    Dialect(
-        name="atif",
-        summary="Harbor's ATIF trajectories: steps (needs a tokenizer)",
-        kind="request_json",
-        matches=partial(_is_atif, with_ids=False),
-        read=_read_atif,
-        read_turns=_read_atif,
-    ),
-)
-
-ATIF_IDS: Final = Dialect(
-    name="atif-token-ids",
-    summary="Harbor's ATIF trajectories with prompt_token_ids in their metrics",
-    kind="token_ids",
-    matches=partial(_is_atif, with_ids=True),
-    read=_read_atif_ids,
 )

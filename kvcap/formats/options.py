@@ -104,7 +104,7 @@ class ReadOptions:
     max_request_tokens
         The most tokens, or ids, that one request may have, read or generated.
     session_mode
-        How to read Mooncake sessions that could mean two things.
+        How to read sessions (Mooncake's, AIPerf's messages) that could mean two things.
     conversations
         How to read stored conversations: a request per assistant turn, or one per record.
     timestamp_unit

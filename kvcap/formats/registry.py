@@ -6,7 +6,8 @@ from typing import Final
 
 from kvcap.formats.agents import AGENTS
 from kvcap.formats.aiperf import AIPERF_SINGLE, AIPERF_TURNS, BASETEN
-from kvcap.formats.conversations import ATIF_IDS, CONVERSATIONS
+from kvcap.formats.atif import ATIF, ATIF_IDS
+from kvcap.formats.conversations import CONVERSATIONS
 from kvcap.formats.dialect import Dialect
 from kvcap.formats.dynamo import DYNAMO
 from kvcap.formats.gateways import LITELLM, SAGEMAKER
@@ -55,6 +56,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     STORED_COMPLETIONS,
     OPENAI_BATCH,
     *CONVERSATIONS,
+    ATIF,
     LITELLM,
     SAGEMAKER,
     OTEL,

@@ -195,3 +195,11 @@ def test_a_wrong_time_of_the_last_call_is_an_error_of_its_line(tmp_path: Path) -
         read_log(path)
     table, report = read_log(path, skip_bad=1)
     assert (table.num_rows, report.bad_records) == (1, 1)
+
+
+def test_a_real_rollout_agrees_with_what_it_says_was_cached_to_a_block() -> None:
+    table, _ = read_log(shared_path("cases/samples/real_codex_rollout_redacted.jsonl"))
+    assert table["input_length"].to_pylist() == [17_091, 19_268]
+    block = 128
+    predicted = shared(table) // block * block
+    assert 0 <= predicted - table["observed_cached_tokens"][1].as_py() <= block
