@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kvcap.formats.bodies import openai_body
+from kvcap.formats.bodies.anthropic import BILLING
 from kvcap.formats.bodies.usage import Usage, answer_usage, usage_of
 from kvcap.formats.rows import FieldError
 
@@ -28,6 +29,22 @@ def test_system_blocks_are_joined_with_nothing_and_come_first() -> None:
     body = {"system": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "messages": [
         {"role": "user", "content": "hi"}]}  # fmt: skip
     assert messages(body)[0] == {"role": "system", "content": "ab"}
+
+
+@pytest.mark.parametrize(
+    "system",
+    [
+        "x-anthropic-billing-header: cch=1;\n\nBe kind.",
+        [
+            {"type": "text", "text": "x-anthropic-billing-header: cch=1;"},
+            {"type": "text", "text": "Be kind."},
+        ],
+    ],
+)
+def test_of_a_billing_header_only_its_line_is_taken_out(system: Any) -> None:
+    body, remarks = openai_body({"system": system, "messages": [{"role": "user", "content": "hi"}]})
+    assert body["messages"][0] == {"role": "system", "content": "Be kind."}
+    assert remarks == [BILLING]
 
 
 def test_answers_of_tools_are_messages_in_their_place() -> None:

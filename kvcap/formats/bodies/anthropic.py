@@ -13,6 +13,7 @@ request into ``system``; engines take it out, and so is it here.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from kvcap.formats.bodies.turns import Json, Turn, content_of, function_tool
@@ -24,7 +25,7 @@ BILLING: Final = (
 
 _OWN_BLOCKS: Final = ("tool_use", "tool_result", "thinking", "redacted_thinking", "search_result")
 _MEDIA: Final = ("image", "document")
-_BILLING_PREFIX: Final = "x-anthropic-billing-header"
+_BILLING_LINE: Final = re.compile(r"x-anthropic-billing-header[^\n]*\n*")
 _EXPECTED_BLOCK: Final = "text, image, document, thinking, search_result, tool_use or tool_result"
 
 
@@ -83,10 +84,10 @@ def _system_text(system: Any, remarks: list[str]) -> str:
             blocks.append(text)
     else:
         raise FieldError("system", f"is {show(system)}, expected text or a list of blocks")
-    kept = [text for text in blocks if not text.startswith(_BILLING_PREFIX)]
-    if len(kept) < len(blocks):
+    begins = [_BILLING_LINE.match(text) for text in blocks]
+    if any(begins):
         remarks.append(BILLING)
-    return "".join(kept)
+    return "".join(text[found.end() :] if found else text for text, found in zip(blocks, begins, strict=True))
 
 
 def _messages(message: Json) -> list[Json]:
