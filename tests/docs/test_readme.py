@@ -29,9 +29,16 @@ def test_generated_blocks_of_a_page_are_what_the_program_prints(page: Path, over
         assert made == text
 
 
+def test_the_readme_is_short_and_what_it_points_at_is_there() -> None:
+    assert len(TEXT.splitlines()) <= 250
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)}: {target}"
+
+
 def test_every_command_is_in_the_readme() -> None:
     for name in commands():
-        assert f"| `kvcap {name}` |" in section("Commands")
+        assert f"`kvcap {name}" in section("I want ...")
 
 
 @pytest.mark.parametrize("name", list(commands()))
