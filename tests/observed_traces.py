@@ -26,4 +26,4 @@ def trace_table(rows):
 def observe(trace, **blocks):
     """Return an open trace as its caches saw it, full blocks only unless options say otherwise."""
     options = ReplayOptions.of(**{"partial_block": "drop", **blocks})
-    return observed_log(streamed_trace(trace, options, None, None, None, 1), options, trace.report)
+    return observed_log(streamed_trace(trace, options, None, None, None, 1), options)

@@ -9,6 +9,7 @@ import pytest
 from observed_fleet import EPOCH, Fleet, Logging, logged, serve, traffic
 
 import kvcap
+from kvcap.analysis.explain.stored import stored_log
 from kvcap.cli import main
 from kvcap.kernels.observed.waterfall import CLASSES
 from kvcap.queries import open_results
@@ -222,3 +223,14 @@ def test_a_report_of_an_explained_run_has_the_waterfall(log, tmp_path):
     text = page.read_text(encoding="utf-8")
     assert "What the caches really did" in text
     assert "on another instance only" in text
+
+
+def test_results_of_one_cache_explain_from_their_tables_as_from_their_trace(tmp_path, capsys):
+    arguments = written(tmp_path / "log.jsonl", Fleet([1500], 900.0), sessions=60)
+    arguments = [part for part in arguments if part not in ("--instance-field", "instance")]
+    out = tmp_path / "results"
+    first = as_json([*arguments, "--out", str(out)], capsys)
+    with open_results(out) as results:
+        assert stored_log(results) is not None
+    again = as_json(["explain", str(out), "--quiet"], capsys)
+    assert {key: again[key] for key in KEYS} == {key: first[key] for key in KEYS}

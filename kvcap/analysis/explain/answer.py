@@ -33,6 +33,7 @@ from kvcap.analysis.explain.groups import (
 )
 from kvcap.analysis.explain.observed import ObservedLog, observed_log
 from kvcap.analysis.explain.options import ExplainOptions
+from kvcap.analysis.explain.stored import stored_log
 from kvcap.analysis.explain.surplus import Surplus, surplus
 from kvcap.analysis.explain.survival import survival
 from kvcap.analysis.explain.tables import explain_tables
@@ -115,6 +116,11 @@ def explain(
     """
     replay_options = replay_options or ReplayOptions()
     reading = reading or ReadOptions(block_size=replay_options.blocks.block_size)
+    options = options or ExplainOptions()
+    if out is None and (replay_options, reading) == (ReplayOptions(), ReadOptions()):
+        at_hand = _from_tables(source, options)
+        if at_hand is not None:
+            return at_hand
     source, replay_options, reading = _with_results(source, replay_options, reading)
     paths = source_paths(source)
     trace = open_table(source, reading) if paths is None else open_trace(paths, reading)
@@ -131,12 +137,28 @@ def explain(
         if out is not None:
             check_apart(out, trace.report.sources)
             directory = stack.enter_context(ResultsDirectory(out, trace.schema, force=force))
-        found = explained_trace(
-            trace, options or ExplainOptions(), replay_options, reading.pool, directory, progress, threads
-        )
+        found = explained_trace(trace, options, replay_options, reading.pool, directory, progress, threads)
         if directory is not None:
             directory.commit(found.explanation.run, found.tables, threads).close()
     return found.explanation
+
+
+def _is_results(source: Any) -> bool:
+    paths = source_paths(source)
+    return paths is not None and len(paths) == 1 and (Path(paths[0]) / RUN_FILE).is_file()
+
+
+def _from_tables(source: Any, options: ExplainOptions) -> Explanation | None:
+    """Return the explanation of results from their tables alone, where these and the trace allow that."""
+    if not _is_results(source):
+        return None
+    with open_results(source_paths(source)[0]) as results:  # type: ignore[index]
+        stored = stored_log(results) if "trace" in results.table_names else None
+        if stored is None:
+            return None
+        log = observed_log(stored[0], results.run.options, stored[1])
+        explanation, _ = _explained(log, results.run, options, Rules())
+    return explanation
 
 
 def _with_results(
@@ -144,7 +166,7 @@ def _with_results(
 ) -> tuple[Any, ReplayOptions, ReadOptions]:
     """Return the trace of results in their place, with their blocks and pools unless others are said."""
     paths = source_paths(source)
-    if paths is None or len(paths) != 1 or not (Path(paths[0]) / RUN_FILE).is_file():
+    if paths is None or not _is_results(source):
         return source, options, reading
     with open_results(paths[0]) as results:
         run, has_trace = results.run, "trace" in results.table_names
@@ -154,6 +176,8 @@ def _with_results(
         )
     if options.blocks == ReplayOptions().blocks:
         options = replace(options, blocks=run.options.blocks)
+    if options.warm_up == ReplayOptions().warm_up:
+        options = replace(options, warm_up=run.options.warm_up)
     if options.kv_bytes_per_token is None and options.model_bytes is None and run.kv_bytes_per_token:
         from fractions import Fraction
 
@@ -178,16 +202,24 @@ def explained_trace(
     if replay_options.blocks.partial_block is None:
         replay_options = changed(replay_options, {"partial_block": "drop"})
     streamed = streamed_trace(trace, replay_options, pool_column, directory, progress, threads)
-    log = observed_log(streamed, replay_options, trace.report)
+    log = observed_log(streamed, replay_options)
     run, tables = finished(streamed, replay_options, trace, pool_column, threads)
+    explanation, own = _explained(log, run, options, rules)
+    return Explained(explanation, tables | own)
+
+
+def _explained(
+    log: ObservedLog, run: RunInfo, options: ExplainOptions, rules: Rules
+) -> tuple[Explanation, dict[str, pa.Table]]:
+    """Return the explanation of a log, and its tables."""
     fitting = fit(log, options)
     found = waterfall(
         fitting.pieces, log.lookups, fitting.limits, log.prompts, fitting.step_tokens, fitting.least_tokens
     )
     cells = Cells.of(found)
-    tables |= explain_tables(log, fitting, found, cells)
     engine = engine_expectation(log, fitting, found, rules)
-    return Explained(_explanation(run, log, fitting, cells, surplus(log, found), engine), tables)
+    explanation = _explanation(run, log, fitting, cells, surplus(log, found), engine)
+    return explanation, explain_tables(log, fitting, found, cells)
 
 
 def _explanation(

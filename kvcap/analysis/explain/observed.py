@@ -24,7 +24,6 @@ from kvcap.replay.stream import StreamedTrace
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from kvcap.formats.base import ReadReport
     from kvcap.options import ReplayOptions
 
 NO_INSTANCE = "(none)"
@@ -55,8 +54,6 @@ class ObservedLog:
         Whether every request says when it came, and some when it was ready.
     clipped_requests
         Requests said to have had more tokens from a cache than they have.
-    report
-        The account of the reading.
     """
 
     block_size: int
@@ -71,7 +68,6 @@ class ObservedLog:
     output_tokens: Int64Array
     has_time: bool
     has_durations: bool
-    report: ReadReport
 
     @property
     def observed(self) -> BoolArray:
@@ -106,7 +102,9 @@ class ObservedLog:
         return self.caches.size
 
 
-def observed_log(streamed: StreamedTrace, options: ReplayOptions, report: ReadReport) -> ObservedLog:
+def observed_log(
+    streamed: StreamedTrace, options: ReplayOptions, known_tokens: Int64Array | None = None
+) -> ObservedLog:
     """Return a log after its pass, every instance a cache of its own.
 
     Parameters
@@ -116,8 +114,8 @@ def observed_log(streamed: StreamedTrace, options: ReplayOptions, report: ReadRe
         a pool are caches of their own.
     options
         What a block is, and how many requests only fill the caches.
-    report
-        The account of the reading.
+    known_tokens : int64 (n_requests,), optional
+        What requests before each one left of its prompt in any cache, if its runs do not say.
 
     Raises
     ------
@@ -159,7 +157,7 @@ def observed_log(streamed: StreamedTrace, options: ReplayOptions, report: ReadRe
         prompts=Prompts(
             input_tokens=streamed.input_tokens,
             cacheable_tokens=streamed.cacheable_tokens,
-            known_tokens=ceilings(streamed.runs, n_requests)[1],
+            known_tokens=ceilings(streamed.runs, n_requests)[1] if known_tokens is None else known_tokens,
             own_tokens=ceilings(runs, n_requests)[1],
             pooled_tokens=ceilings(leading_parts(streamed.runs, limits), n_requests)[1],
         ),
@@ -169,7 +167,6 @@ def observed_log(streamed: StreamedTrace, options: ReplayOptions, report: ReadRe
         output_tokens=_numbers(columns, "output_length", 0),
         has_time=has_time,
         has_durations=has_time and bool((waited >= 0).any()),
-        report=report,
     )
 
 
