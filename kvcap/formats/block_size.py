@@ -20,6 +20,8 @@ from kvcap.kernels.arrays import BoolArray, Int64Array
 _LARGEST: Final = 2**31 - 1
 _MIN_SHARE: Final = 0.9
 """Share of the requests that must agree on a size for it to be believed."""
+_FIRST_REQUESTS: Final = 64
+"""So many are asked first, since one that agrees with what the user says is enough."""
 _MIN_REFUSED: Final = 2
 """One request alone may be odd; so many refuse what the user says."""
 
@@ -155,13 +157,15 @@ def check_block_size(rows: Sequence[Row], block_size: int, usual: int | None) ->
     UsageError
         With the size that fits; where none does, each request is counted as odd later.
     """
-    counts, lengths = _counts_and_lengths(rows)
-    agree = (counts == lengths // block_size) | (counts == -(-lengths // block_size))
+    for some in (rows[:_FIRST_REQUESTS], rows):
+        counts, lengths = _counts_and_lengths(some)
+        if np.any((counts == lengths // block_size) | (counts == -(-lengths // block_size))):
+            return
     fitting = fitting_sizes(rows)
-    size = None if fitting is None or agree.any() else fitting.choice(usual)
+    size = None if fitting is None else fitting.choice(usual)
     if fitting is None or size is None or not fitting.is_sure or fitting.requests < _MIN_REFUSED:
         return
     raise UsageError(
-        f"--block-size {block_size} contradicts ids and lengths of all of the first {counts.size:,} "
+        f"--block-size {block_size} contradicts ids and lengths of all of the first {fitting.requests:,} "
         f"requests: --block-size {size} fits"
     )

@@ -46,6 +46,7 @@ _MEDIA_FIELDS: Final = (
     "video_data",
     "audio_data",
 )
+_MEDIA_NAMES: Final = frozenset(_MEDIA_FIELDS)
 _PLACE_FIELDS: Final = ("media_offsets", "mm_offsets", "mm_positions", "mm_placeholders")
 
 
@@ -143,7 +144,7 @@ def find_media(row: Row, records: Sequence[Any], values: Values) -> None:
         If ``media_hashes`` or ``media_offsets`` are not what kvcap writes.
     """
     for record in records:
-        if type(record) is not dict:
+        if type(record) is not dict or _MEDIA_NAMES.isdisjoint(record):
             continue
         digests = [
             digest

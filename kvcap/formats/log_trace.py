@@ -29,6 +29,7 @@ from kvcap.formats.timestamps import YearSteps, detect_unit, to_microseconds
 from kvcap.schema import TraceKind
 
 _FIRST_LINES: Final = 64
+"""So many records show where a file begins, and whether it runs backwards."""
 _FEWEST_STEPS: Final = 2
 _BACKWARDS_SHARE: Final = 0.95
 PLAIN_BYTES: Final = 4 << 20
@@ -255,7 +256,7 @@ class LogTrace:
         """Return whether a log that stays as it is goes back in time at nearly every request."""
         if self._options.order != "auto" or is_ordered_by_time(self._options, self._dialect):
             return False
-        times = [time for time in map(self._time_of, rows) if time is not None]
+        times = [time for time in map(self._time_of, rows[:_FIRST_LINES]) if time is not None]
         steps = [after - before for before, after in pairwise(times) if after != before]
         down = sum(step < 0 for step in steps)
         return len(steps) >= _FEWEST_STEPS and down >= _BACKWARDS_SHARE * len(steps)

@@ -38,7 +38,8 @@ from kvcap.formats.rows import (
 
 AnyChunk = Chunk | ArrowChunk | CsvChunk
 Outcome = Row | Skip | RecordError
-_REQUEST_IDS = ("request_id", "rid", "req_id")
+_REQUEST_IDS: Final = ("request_id", "rid", "req_id")
+_REQUEST_ID_NAMES: Final = frozenset(_REQUEST_IDS)
 _MOST_DIGITS: Final = 20
 _LISTS: Final = ("data", "requests", "records", "items", "results", "rows", "value", "runs", "traces", "logs")
 """Keys under which documents list their records."""
@@ -196,7 +197,7 @@ def _read_record(
 def request_id_of(records: Iterable[Any]) -> str | None:
     """Return what the log calls a request, or None."""
     for record in records:
-        if type(record) is dict:
+        if type(record) is dict and not _REQUEST_ID_NAMES.isdisjoint(record):
             for name in _REQUEST_IDS:
                 value = record.get(name)
                 if type(value) in (str, int):
