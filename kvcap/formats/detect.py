@@ -17,6 +17,7 @@ from kvcap.formats.records import AnyChunk, decode_line, listed_records
 from kvcap.formats.registry import DIALECTS
 from kvcap.formats.rows import FieldError
 
+_OF_LINES: Final = tuple(dialect for dialect in DIALECTS if dialect.decode is not None)
 MAX_RECORDS: Final = 1000
 _LIKE_JSON: Final = re.compile(r"""is ['"][\[{](?:\\[nrt]|\s)*["'\[{\d-]""")
 _NOT_WHOLE: Final = "is the file whole, or are its lines cut?"
@@ -135,8 +136,8 @@ def _records(chunk: AnyChunk) -> Iterator[tuple[int, Any]]:
 
 
 def _line_dialect(text: bytes) -> Dialect | None:
-    for dialect in DIALECTS:
-        if dialect.decode is not None and dialect.matches(text):
+    for dialect in _OF_LINES:
+        if dialect.matches(text):
             return dialect
     return None
 
