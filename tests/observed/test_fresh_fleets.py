@@ -24,8 +24,8 @@ FEWEST_REQUESTS = 400
 def drawn(seed):
     """A fleet that served its traffic, and how well its log tells of it.
 
-    Fleets of the day do not restart: of about one fleet in forty that does, a restart is told as a TTL, or too
-    late where values are missing around it.
+    Fleets of the day do not restart: of about one fleet in forty that does, a restart is told as a TTL,
+    or too late where values are missing around it.
     """
     draws = random.Random(seed)
     n = draws.randint(1, 4)
