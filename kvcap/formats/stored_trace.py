@@ -239,7 +239,8 @@ class StoredTrace:
                     continue
                 converted = self._convert(batch.slice(0, left), name)
                 check_stored(converted, self.kind, name, self._options.max_request_tokens)
-                named_pools = check_pools(converted, named_pools, name)
+                if self._options.pool is None:
+                    named_pools = check_pools(converted, named_pools, name)
                 last = self._count(converted, last, name)
                 yield converted
                 if wanted is not None and self.report.requests >= wanted:
