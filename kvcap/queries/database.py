@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kvcap.queries.connection import connect, mapped_errors
 from kvcap.queries.library import list_queries, setup_sql
-from kvcap.queries.results import connect, mapped_errors
 from kvcap.writing import written_beside
 
 if TYPE_CHECKING:

@@ -7,21 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kvcap.errors import SchemaError
-from kvcap.queries.results import (
-    RUN_FILE,
-    TABLE_NAMES,
-    connect,
-    fetched,
-    mapped_errors,
-    open_results,
-    run_table,
-)
+from kvcap.queries.connection import connect_to_tables, fetched, mapped_errors, parquet_dataset
+from kvcap.queries.results import RUN_FILE, TABLE_NAMES, open_results, run_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
     import pyarrow as pa
+    from pyarrow.dataset import Dataset
 
     from kvcap.queries.results import Results
 
@@ -56,6 +50,8 @@ class History:
     ----------
     root
         A directory of days.
+    unsafe
+        Whether SQL may read and write files, load extensions and change settings.
 
     Raises
     ------
@@ -63,19 +59,22 @@ class History:
         If there is no day in it, or a day lacks a table.
     """
 
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Path, *, unsafe: bool = False) -> None:
+        self._root = Path(root)
         self.days = day_directories(root)
         if not self.days:
             raise SchemaError(str(root), "results by day, day=YYYY-MM-DD", "no such directory")
-        self._connection = connect()
         import pyarrow as pa
 
         runs = []
         for day in self.days:
             with self.open_day(day) as results:
                 runs.append(_with_day(run_table(results.run), day))
-        self._connection.register("run", pa.concat_tables(runs, promote_options="permissive"))
-        self._names = tuple(name for name in TABLE_NAMES if self._create_view(name))
+        stored = {name: self._stored(name) for name in TABLE_NAMES}
+        tables = {name: table for name, table in stored.items() if table is not None}
+        self._names = tuple(tables)
+        run = pa.concat_tables(runs, promote_options="permissive")
+        self._connection = connect_to_tables({**tables, "run": run}, unsafe=unsafe)
 
     def __enter__(self) -> History:
         return self
@@ -130,13 +129,18 @@ class History:
                 tables.append(_with_day(results.query(name, **parameters), day))
         return pa.concat_tables(tables, promote_options="permissive")
 
-    def _create_view(self, name: str) -> bool:
-        files = [str(path / f"{name}.parquet") for path in self.days.values()]
-        present = [file for file in files if Path(file).is_file()]
-        if present:
-            relation = self._connection.read_parquet(present, hive_partitioning=True, union_by_name=True)
-            relation.create_view(name)
-        return bool(present)
+    def _stored(self, name: str) -> Dataset | None:
+        """Return a table of all days that have it, ``day`` last, columns that a day lacks null."""
+        import pyarrow as pa
+
+        paths = [path / f"{name}.parquet" for path in self.days.values()]
+        present = [path for path in paths if path.is_file()]
+        if not present:
+            return None
+        day = pa.schema([("day", pa.date32())])
+        schemas = [parquet_dataset([path]).schema for path in present]
+        schema = pa.unify_schemas([*schemas, day], promote_options="permissive")
+        return parquet_dataset(present, schema, directory_columns=day, root=self._root)
 
 
 def is_history(root: str | Path) -> bool:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
 from functools import cached_property
-from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kvcap.errors import QueryError, SchemaError, UsageError
+from kvcap.queries.connection import connect_to_tables, fetched, mapped_errors, parquet_dataset
 from kvcap.queries.library import defined_names, definition, load_query
 from kvcap.queries.run_info import RunInfo
 from kvcap.writing import recovered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     import duckdb
@@ -59,14 +58,22 @@ class Results:
         Arrow tables, or Parquet files, by name.
     threads
         How many threads a query may use; None takes one per core.
+    unsafe
+        Whether SQL may read and write files, load extensions and change settings.
     """
 
     def __init__(
-        self, run: RunInfo, tables: Mapping[str, pa.Table | Path], threads: int | None = None
+        self,
+        run: RunInfo,
+        tables: Mapping[str, pa.Table | Path],
+        threads: int | None = None,
+        *,
+        unsafe: bool = False,
     ) -> None:
         self.run = run
         self._tables: dict[str, pa.Table | Path] = {**tables, "run": run_table(run)}
         self._threads = threads
+        self._unsafe = unsafe
         self._undefined = defined_names()
 
     def __enter__(self) -> Results:
@@ -87,13 +94,11 @@ class Results:
 
     @cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
-        connection = connect(config={} if self._threads is None else {"threads": self._threads})
-        for name, table in self._tables.items():
-            if isinstance(table, Path):
-                connection.read_parquet(str(table)).create_view(name)
-            else:
-                connection.register(name, table)
-        return connection
+        tables = {
+            name: parquet_dataset([table]) if isinstance(table, Path) else table
+            for name, table in self._tables.items()
+        }
+        return connect_to_tables(tables, self._threads, unsafe=self._unsafe)
 
     @property
     def table_names(self) -> tuple[str, ...]:
@@ -177,40 +182,7 @@ class Results:
                 raise
 
 
-def connect(path: str = ":memory:", config: Mapping[str, Any] | None = None) -> duckdb.DuckDBPyConnection:
-    """Open a DuckDB database; the library is loaded here, since much is asked that takes no SQL."""
-    import duckdb
-
-    return duckdb.connect(path, config=dict(config or {}))
-
-
-def fetched(
-    connection: duckdb.DuckDBPyConnection, text: str, parameters: Mapping[str, Any] | None
-) -> pa.Table:
-    """Return the rows of a statement, columns of the same name numbered."""
-    import pyarrow as pa
-
-    relation = connection.sql(text, params=dict(parameters) if parameters else None)
-    table = pa.table({}) if relation is None else relation.to_arrow_table()
-    names: list[str] = []
-    for name in table.column_names:
-        numbered = (f"{name}_{i}" for i in count(1))
-        names.append(next(new for new in chain([name], numbered) if new not in names))
-    return table.rename_columns(names)
-
-
-@contextmanager
-def mapped_errors(label: str) -> Iterator[None]:
-    """Turn what DuckDB raises into :class:`QueryError`, with the first line of its text."""
-    import duckdb
-
-    try:
-        yield
-    except duckdb.Error as error:
-        raise QueryError(label, str(error).splitlines()[0] if str(error) else repr(error)) from error
-
-
-def open_results(directory: str | Path, threads: int | None = None) -> Results:
+def open_results(directory: str | Path, threads: int | None = None, *, unsafe: bool = False) -> Results:
     """Open what ``kvcap replay --out`` wrote.
 
     Parameters
@@ -219,6 +191,8 @@ def open_results(directory: str | Path, threads: int | None = None) -> Results:
         Where it stands.
     threads
         How many threads a query may use; None takes one per core.
+    unsafe
+        Whether SQL may read and write files, load extensions and change settings.
 
     Raises
     ------
@@ -242,7 +216,7 @@ def open_results(directory: str | Path, threads: int | None = None) -> Results:
     missing = [name for name in ("requests", "reuse_runs", "curve") if name not in present]
     if missing:
         raise SchemaError(str(directory), f"{missing[0]}.parquet", "no such file")
-    return Results(run, present, threads)
+    return Results(run, present, threads, unsafe=unsafe)
 
 
 def run_table(run: RunInfo) -> pa.Table:

@@ -48,6 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="list the named queries with their parameters; with --query NAME, say all about that one",
     )
+    parser.add_argument(
+        "--unsafe",
+        action="store_true",
+        help="let SQL read and write files, load extensions and change settings, as DuckDB does by itself",
+    )
     add_format(parser, "csv", "parquet")
     add_output(parser, "write the answer to this file (default: stdout)")
     add_force(parser)
@@ -75,7 +80,8 @@ def run(args: argparse.Namespace) -> int:
 
     from kvcap.queries import History, is_history, open_results, write_database
 
-    with History(args.results) if is_history(args.results) else open_results(args.results) as results:
+    open_all = History if is_history(args.results) else open_results
+    with open_all(args.results, unsafe=args.unsafe) as results:
         if args.shell:
             run_shell(results, args.format)
             return 0
