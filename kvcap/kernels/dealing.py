@@ -143,7 +143,7 @@ def _longest_prefix(
     instances = np.empty(n_requests, np.int32)
     hit_blocks = np.empty(n_requests, np.int64)
     loads = np.zeros(n_instances, np.int64)
-    caches = _new_caches(n_instances, segment_blocks.size, n_requests)
+    caches = new_caches(n_instances, segment_blocks.size, n_requests)
     begin = 0
     for request in range(n_requests):
         begin = _expire(loads, instances, weights, begin, window_starts[request])
@@ -153,17 +153,17 @@ def _longest_prefix(
         for instance in range(n_instances):
             if 100 * n_instances * loads[instance] > max_load_percent * total:
                 continue
-            hits = _leading_hits(caches, instance, path, segment_blocks, tail_first)
+            hits = leading_hits(caches, instance, path, segment_blocks, tail_first)
             fewer = chosen >= 0 and hits < most
             if chosen < 0 or hits > most or (not fewer and loads[instance] < loads[chosen]):
                 chosen, most = instance, hits
         instances[request], hit_blocks[request] = chosen, most
         loads[chosen] += weights[request]
-        _touch(caches, chosen, request, path, segment_blocks, capacity)
+        touch_path(caches, chosen, request, path, segment_blocks, capacity)
     return instances, hit_blocks
 
 
-class _Caches(NamedTuple):
+class InstanceCaches(NamedTuple):
     """LRU caches over prefix segments, one per instance.
 
     What an instance holds of one request is a stretch of that request's path, ``[path_blocks -
@@ -195,8 +195,9 @@ class _Caches(NamedTuple):
 
 
 @jit
-def _new_caches(n_instances, n_segments, n_requests):
-    return _Caches(
+def new_caches(n_instances, n_segments, n_requests):
+    """Return empty caches."""
+    return InstanceCaches(
         np.full((n_instances, n_segments), _NOBODY, np.int64),
         np.zeros(n_requests, np.int64),
         np.zeros(n_requests, np.int64),
@@ -209,7 +210,7 @@ def _new_caches(n_instances, n_segments, n_requests):
 
 
 @jit
-def _leading_hits(caches, instance, path, segment_blocks, tail_first):
+def leading_hits(caches, instance, path, segment_blocks, tail_first):
     """Return how many leading blocks of a path would hit on an instance."""
     hits = 0
     for segment in path:
@@ -227,7 +228,7 @@ def _leading_hits(caches, instance, path, segment_blocks, tail_first):
 
 
 @jit
-def _touch(caches, instance, request, path, segment_blocks, capacity):
+def touch_path(caches, instance, request, path, segment_blocks, capacity):
     """Make a path the newest of a cache, and evict what no longer fits."""
     length = 0
     for segment in path:

@@ -16,6 +16,7 @@ from kvcap.kernels.copying import with_free_row
 from kvcap.kernels.fenwick import fenwick_add, fenwick_prefix
 from kvcap.kernels.reuse_runs import ReuseRuns
 from kvcap.kernels.run_tables import WeightedRuns
+from kvcap.kernels.segments import segment_starts
 
 if TYPE_CHECKING:
     from kvcap.kernels.arrays import Int32Array
@@ -72,7 +73,7 @@ def blocks_in_caches(
     """
     held = np.zeros(len(paths.segment_blocks), np.int64)
     different = np.zeros(len(paths.segment_blocks), np.int64)
-    starts = _segment_starts(paths.segment_blocks, paths.segment_parents)
+    starts = segment_starts(paths.segment_blocks, paths.segment_parents)
     for instance in np.unique(instances):
         _hold(
             paths.path_offsets,
@@ -152,17 +153,6 @@ def _replay(path_offsets, path_segments, segment_blocks, order, first):
         weights[own] = position
         live += position
     return runs[:n_runs]
-
-
-@jit
-def _segment_starts(segment_blocks, segment_parents):
-    """Return how many blocks of a path come before each segment."""
-    starts = np.zeros(segment_blocks.size, np.int64)
-    for segment in range(segment_blocks.size):
-        parent = segment_parents[segment]
-        if parent >= 0:
-            starts[segment] = starts[parent] + segment_blocks[parent]
-    return starts
 
 
 @jit

@@ -84,6 +84,17 @@ def segment_paths(
     return SegmentPaths(offsets, steps, np.diff(starts, append=distinct_blocks), parents)
 
 
+@jit
+def segment_starts(segment_blocks: Int64Array, segment_parents: Int32Array) -> Int64Array:
+    """Return how many blocks of a path come before each segment."""
+    starts = np.zeros(segment_blocks.size, np.int64)
+    for segment in range(segment_blocks.size):
+        parent = segment_parents[segment]
+        if parent >= 0:
+            starts[segment] = starts[parent] + segment_blocks[parent]
+    return starts
+
+
 def path_keys(paths: SegmentPaths, requests: Int64Array) -> tuple[UInt64Array, Int64Array]:
     """Return keys of the blocks of some requests, and their offsets: equal key, equal prefix.
 
