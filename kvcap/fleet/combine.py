@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -121,9 +120,7 @@ class FleetResults:
             with pq.ParquetFile(paths[0]) as file:
                 return self._directory.write_batches(table, schema, file.iter_batches(_ROWS))
         with duckdb.connect(config={"temp_directory": self._work.name}) as connection:
-            reader = (
-                connection.read_parquet(list(map(glob.escape, paths))).order(order).to_arrow_reader(_ROWS)
-            )
+            reader = connection.read_parquet(paths).order(order).to_arrow_reader(_ROWS)
             return self._directory.write_batches(table, schema, _cast(reader, schema))
 
     def _curves(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
