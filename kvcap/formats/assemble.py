@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -162,20 +163,21 @@ class Assembler:
     def _check_size(self, row: Row) -> None:
         """Refuse what no request can be, before anything of that size is set aside."""
         most = self._options.max_request_tokens
-        for field, count in (("input_length", row.input_length), ("output_length", row.output_length)):
-            if count is not None and count > most:
-                raise FieldError(field, f"is {count}, expected at most {most} (--max-request-tokens)")
-        if row.ids is not None:
-            count = row.ids.values.size if isinstance(row.ids, Ids) else len(row.ids)
-            if count > most:
-                raise FieldError(
-                    self._id_field(row), f"holds {count} ids, expected at most {most} (--max-request-tokens)"
-                )
+        if max(row.input_length or 0, row.output_length or 0) > most:
+            field = "input_length" if (row.input_length or 0) > most else "output_length"
+            found = getattr(row, field)
+            raise FieldError(field, f"is {found}, expected at most {most} (--max-request-tokens)")
+        count = row.ids.values.size if isinstance(row.ids, Ids) else len(row.ids or ())
+        if count > most:
+            raise FieldError(
+                self._id_field(row), f"holds {count} ids, expected at most {most} (--max-request-tokens)"
+            )
 
     def _add_row(self, row: Row, path: str) -> None:
         """Check a row completely, then take it: a bad record leaves no trace."""
-        n_kept = len(self._kept)
-        self._named.apply(row, row.kept[n_kept : n_kept + len(self._named.paths)])
+        if self._named.paths:
+            n_kept = len(self._kept)
+            self._named.apply(row, row.kept[n_kept : n_kept + len(self._named.paths)])
         time_us = None if row.timestamp is None else to_microseconds(row.timestamp, self._unit)
         if time_us is None and self._needs_time:
             raise FieldError(
@@ -193,7 +195,9 @@ class Assembler:
         if self._is_repeated(row, time_us):
             self.report.skip("requests that are logged again, with the same id and time")
             return
-        kept = [column.convert(value) for column, value in zip(self._kept, row.kept, strict=False)]
+        kept: Sequence[Any] = ()
+        if self._kept:
+            kept = [column.convert(value) for column, value in zip(self._kept, row.kept, strict=False)]
         if self.kind != "request_json":
             ids = self._ids_of(row)
             self._ids.append(ids)
@@ -201,7 +205,8 @@ class Assembler:
             self._complete_length(row, ids.values.size, path)
             self._clip_cached(row)
         row.kept = kept
-        self._remarks.update(row.remarks)
+        if row.remarks:
+            self._remarks.update(row.remarks)
         self._rows.append(row)
         self._times.append(time_us)
         self._pools.append(pool)
@@ -341,11 +346,11 @@ class Assembler:
             pa.array(np.arange(first, first + n, dtype=np.int64)),
             pa.array(self._times, type=TIMESTAMP),
             pa.array(self._pools, type=pa.string()),
-            pa.array([row.session for row in rows], type=pa.string()),
-            pa.array([row.model for row in rows], type=pa.string()),
-            pa.array([row.input_length for row in rows], type=pa.int64()),
-            pa.array([row.output_length for row in rows], type=pa.int64()),
-            pa.array([row.block_size for row in rows], type=pa.int32()),
+            pa.array(list(map(attrgetter("session"), rows)), type=pa.string()),
+            pa.array(list(map(attrgetter("model"), rows)), type=pa.string()),
+            pa.array(list(map(attrgetter("input_length"), rows)), type=pa.int64()),
+            pa.array(list(map(attrgetter("output_length"), rows)), type=pa.int64()),
+            pa.array(list(map(attrgetter("block_size"), rows)), type=pa.int32()),
             *_logged(rows),
             *self._payload(rows),
             *(
@@ -360,9 +365,9 @@ class Assembler:
     def _payload(self, rows: list[Row]) -> list[Any]:
         if self.kind == "request_json":
             return [
-                pa.array([row.text for row in rows], type=pa.string()),
+                pa.array(list(map(attrgetter("text"), rows)), type=pa.string()),
                 pa.array(self._paths, type=pa.string()),
-                pa.array([row.line for row in rows], type=pa.int64()),
+                pa.array(list(map(attrgetter("line"), rows)), type=pa.int64()),
             ]
         if self.kind == "token_ids":
             return [
@@ -431,7 +436,7 @@ def _logged(rows: list[Row]) -> list[Any]:
     columns = []
     for field in LOGGED_COLUMNS:
         name = _ROW_FIELDS.get(field.name, field.name)
-        values = [getattr(row, name) for row in rows]
+        values = list(map(attrgetter(name), rows))
         silent = values.count(None) == len(values)
         columns.append(pa.nulls(len(rows), field.type) if silent else pa.array(values, type=field.type))
     return columns

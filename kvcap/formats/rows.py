@@ -271,11 +271,13 @@ def optional_count(record: Mapping[str, Any], field: str) -> int | None:
 
 def whole_number(value: Any) -> int | None:
     """Return an integer, also one that a table wrote as ``1024.0`` or as text, or None for anything else."""
+    if type(value) is int:
+        return value
     if type(value) is float and value.is_integer():
         return int(value)
     if type(value) is str and (match := _WHOLE.fullmatch(value)) is not None:
         return int(match[1])
-    return value if type(value) is int else None
+    return None
 
 
 def required_count(record: Mapping[str, Any], field: str) -> int:
