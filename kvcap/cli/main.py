@@ -27,6 +27,7 @@ COMMANDS: Final = (
     "check",
     "report",
     "route",
+    "grow",
     "explain",
     "serve",
     "synth",

@@ -26,6 +26,17 @@ def faster(trace: PathTrace, factor: Fraction) -> PathTrace:
     return in_time_order(replace(trace, time_us=starts + since))
 
 
+def clocks_overlap(first: PathTrace, second: PathTrace) -> bool:
+    """Whether two traces were recorded at the same time, at least in part."""
+    latest_start = max(first.time_us.min(), second.time_us.min())
+    return bool(latest_start <= min(first.time_us.max(), second.time_us.max()))
+
+
+def beginning_with(second: PathTrace, first: PathTrace) -> PathTrace:
+    """Return a trace moved so that it begins when another does."""
+    return replace(second, time_us=second.time_us + (first.time_us.min() - second.time_us.min()))
+
+
 def joined(first: PathTrace, second: PathTrace) -> PathTrace:
     """Return two traces in one, by their times; they share neither prefixes nor sessions.
 

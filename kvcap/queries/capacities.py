@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kvcap.engines.rules import DEFAULT_CAPACITIES
 from kvcap.errors import UsageError
 from kvcap.units import Capacity, format_size, parse_capacity
 
 if TYPE_CHECKING:
-    from kvcap.queries.run_info import HybridInfo, RunInfo
+    from kvcap.queries.run_info import HybridInfo
 
 POWERS_OF_TWO: Final = "pow2"
 """Stands for 1 GiB, 2 GiB, ... 16 TiB."""
 
 _POWERS_OF_TWO_GIB: Final = tuple(1 << power for power in range(15))
 _GRID_ROWS: Final = 12
+
+
+class HasBlocks(Protocol):
+    """What capacities are resolved with: a run, or what stands for one."""
+
+    @property
+    def block_size(self) -> int:
+        """Tokens of a full block."""
+
+    @property
+    def block_bytes(self) -> int | None:
+        """Bytes of a full block; None when unknown."""
+
+    @property
+    def distinct_blocks(self) -> int:
+        """How many different blocks there are."""
+
+    @property
+    def bound_blocks(self) -> int | None:
+        """Capacity beyond which nothing is known; None without a bound."""
+
+    @property
+    def hybrid(self) -> HybridInfo | None:
+        """The pool of an engine, where that is simulated."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +56,7 @@ class ResolvedCapacity:
     pool_blocks: int | None = None
 
 
-def resolve_capacities(text: str | None, run: RunInfo) -> tuple[ResolvedCapacity, ...]:
+def resolve_capacities(text: str | None, run: HasBlocks) -> tuple[ResolvedCapacity, ...]:
     """Return the capacities of a comma list, in the order given, without repeats.
 
     Parameters
@@ -65,7 +89,7 @@ def resolve_capacities(text: str | None, run: RunInfo) -> tuple[ResolvedCapacity
     return within
 
 
-def largest_capacity(run: RunInfo) -> ResolvedCapacity:
+def largest_capacity(run: HasBlocks) -> ResolvedCapacity:
     """Return unlimited storage, or what a run is bounded to where something lies beyond that."""
     bound = run.bound_blocks
     if bound is None:
@@ -75,7 +99,7 @@ def largest_capacity(run: RunInfo) -> ResolvedCapacity:
     return ResolvedCapacity(format_size(bound * run.block_bytes), bound, bound * run.block_bytes)
 
 
-def require_within_bound(run: RunInfo, blocks: int, what: str) -> None:
+def require_within_bound(run: HasBlocks, blocks: int, what: str) -> None:
     """Refuse a capacity beyond which a bounded run knows nothing.
 
     Raises
@@ -90,12 +114,12 @@ def require_within_bound(run: RunInfo, blocks: int, what: str) -> None:
         )
 
 
-def _within(capacities: tuple[ResolvedCapacity, ...], run: RunInfo) -> tuple[ResolvedCapacity, ...]:
+def _within(capacities: tuple[ResolvedCapacity, ...], run: HasBlocks) -> tuple[ResolvedCapacity, ...]:
     bound = run.bound_blocks
     return tuple(capacity for capacity in capacities if bound is None or capacity.blocks <= bound)
 
 
-def _resolve(text: str, run: RunInfo) -> ResolvedCapacity:
+def _resolve(text: str, run: HasBlocks) -> ResolvedCapacity:
     capacity = parse_capacity(text, "--capacities")
     if run.hybrid is not None:
         return _of_a_pool(capacity, run, run.hybrid)
@@ -106,7 +130,7 @@ def _resolve(text: str, run: RunInfo) -> ResolvedCapacity:
     return ResolvedCapacity(capacity_label(capacity), blocks, size_bytes)
 
 
-def _of_a_pool(capacity: Capacity, run: RunInfo, hybrid: HybridInfo) -> ResolvedCapacity:
+def _of_a_pool(capacity: Capacity, run: HasBlocks, hybrid: HybridInfo) -> ResolvedCapacity:
     """Return a capacity of the engine's pool, whose blocks are meant, and its bytes in blocks of a run."""
     if capacity.unit == "blocks":
         size_bytes = hybrid.size_bytes(int(capacity.amount))
@@ -125,7 +149,7 @@ def capacity_label(capacity: Capacity) -> str:
     return f"{int(capacity.amount):,} {capacity.unit}"
 
 
-def in_blocks(capacity: Capacity, run: RunInfo) -> int:
+def in_blocks(capacity: Capacity, run: HasBlocks) -> int:
     """Return the whole blocks of a run that a capacity holds.
 
     Raises

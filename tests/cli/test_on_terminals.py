@@ -40,6 +40,10 @@ ANSWERS = {
         *("route", "log.jsonl", "--instances", "2,16", "--policy", "round-robin,prefix"),
         *("--capacity-per-instance", "1GiB", "--kv-bytes-per-token", "61505"),
     ],
+    "grow": [
+        *("grow", "log.jsonl", "--users", "1,2,4", "--context", "1.5", "--add", "log.jsonl"),
+        *("--capacities", "1GiB,2GiB,4GiB", "--kv-bytes-per-token", "61505"),
+    ],
     "query": ["sql", "results", "--query", "hit_rate_curve"],
     "rows": ["sql", "results", "SELECT * FROM requests LIMIT 5"],
     "queries": ["sql", "--list"],

@@ -1,0 +1,97 @@
+"""What grows, and where hit rates are asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from kvcap.errors import UsageError
+from kvcap.option_fields import option, whole_number
+from kvcap.units import parse_number
+
+MOST_TIMES = 1024
+
+
+def _factors(text: str, name: str) -> tuple[Fraction, ...]:
+    return tuple(dict.fromkeys(parse_number(part, name) for part in text.split(",")))
+
+
+def _factors_from_1(text: str, name: str) -> tuple[Fraction, ...]:
+    found = _factors(text, name)
+    for factor in found:
+        if not 1 <= factor <= MOST_TIMES or (factor * 10**6).denominator != 1:
+            raise UsageError(
+                f"{name} is {text!r}, expected numbers from 1 to {MOST_TIMES} of at most six decimals, such "
+                "as 1.5,2,4"
+            )
+    return found
+
+
+@dataclass(frozen=True)
+class GrowOptions:
+    """What grows; each factor is a row of its own, beside today's.
+
+    Parameters
+    ----------
+    users
+        Times as many sessions, 1 or more.
+    context
+        Times as long: what sessions have of their own; below 1 shorter.
+    faster
+        Times as fast: the pauses within sessions divided.
+    turns
+        Times as many turns in a session, 1 or more.
+    add
+        Logs of a second workload in the same cache.
+    capacities
+        Where hit rates are taken, as ``kvcap replay`` takes them.
+    seed
+        Of all draws.
+    interval
+        Whether the sampling error of more users is measured, which takes eight times as long as the rest.
+
+    Raises
+    ------
+    UsageError
+        If nothing grows.
+    """
+
+    users: tuple[Fraction, ...] = option(
+        (), "times as many sessions, such as 1.5,2,4,8; 1 is today", metavar="F,...", parse=_factors_from_1
+    )
+    context: tuple[Fraction, ...] = option(
+        (), "times as long contexts: what sessions share stays as it is", metavar="F,...", parse=_factors
+    )
+    faster: tuple[Fraction, ...] = option(
+        (),
+        "times as fast turns: the pauses within sessions are divided by it",
+        metavar="F,...",
+        parse=_factors,
+    )
+    turns: tuple[Fraction, ...] = option(
+        (), "times as many turns in a session, for chats", metavar="F,...", parse=_factors_from_1
+    )
+    add: tuple[str, ...] = option(
+        (),
+        "a log of a second workload in the same cache, with blocks of the same size; several are read as one",
+        metavar="OTHER_TRACE",
+        form="repeated",
+    )
+    capacities: str | None = option(
+        None,
+        "where hit rates are taken, such as 640GiB,2TiB or 5000blocks (default: as kvcap replay has them)",
+        metavar="SIZES",
+    )
+    seed: int = option(
+        0,
+        "of all draws; the same seed gives the same answer (default: {default})",
+        metavar="N",
+        parse=whole_number(0),
+    )
+    interval: bool = option(
+        True, "measure the sampling error of --users on eight halves of the sessions", form="negatable"
+    )
+
+    def __post_init__(self) -> None:
+        if not (self.users or self.context or self.faster or self.turns or self.add):
+            raise UsageError("nothing grows: expected --users, --context, --faster, --turns or --add")

@@ -1,0 +1,101 @@
+"""What an answer of growth holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["today", "users", "context", "faster", "turns", "add"]
+
+
+@dataclass(frozen=True)
+class Range:
+    """An interval of sampling, nominally 95 %: not of what the method itself gets wrong."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class GrowthHits:
+    """Hit rates at one capacity; ``block_hit_range`` is None where nothing is sampled."""
+
+    capacity: str
+    capacity_blocks: int
+    block_hit_rate: float
+    token_hit_rate: float
+    block_hit_range: Range | None
+
+
+@dataclass(frozen=True)
+class GrowthRow:
+    """Today, or one growth of it.
+
+    Attributes
+    ----------
+    name, kind, factor
+        What grew, and how many times; no factor for today and an added log.
+    requests, sessions, distinct_blocks
+        Of the whole trace.
+    blocks, input_tokens
+        Of its measured requests.
+    ceiling_block_hit_rate, ceiling_range
+        With unlimited storage.
+    required_p50_blocks, required_p90_blocks, required_p99_blocks, required_p99_range
+        Of the capacity that requests require; ranges are None where nothing is sampled.
+    scaled_p99_blocks
+        Today's p99 times the factor, the other bound; None where that says nothing.
+    hits
+        At each capacity asked for.
+    """
+
+    name: str
+    kind: Kind
+    factor: float | None
+    requests: int
+    sessions: int
+    blocks: int
+    input_tokens: int
+    distinct_blocks: int
+    ceiling_block_hit_rate: float
+    ceiling_range: Range | None
+    required_p50_blocks: int
+    required_p90_blocks: int
+    required_p99_blocks: int
+    required_p99_range: Range | None
+    scaled_p99_blocks: int | None
+    hits: tuple[GrowthHits, ...]
+
+
+@dataclass(frozen=True)
+class BackTest:
+    """Half of the sessions grown twofold, against all of them: shown, and never applied.
+
+    Attributes
+    ----------
+    sessions
+        In the half.
+    ceiling_error
+        Of the block hit rate with unlimited storage.
+    curve_error
+        Largest difference of block hit rates over the whole curve.
+    required_p90_ratio, required_p99_ratio
+        Predicted over true; None where nothing is required.
+    """
+
+    sessions: int
+    ceiling_error: float
+    curve_error: float
+    required_p90_ratio: float | None
+    required_p99_ratio: float | None
+
+
+@dataclass(frozen=True)
+class GrowthAnswer:
+    """The answer of a growth what-if; ``block_bytes`` is None when unknown, ``back_test`` without users."""
+
+    block_size: int
+    block_bytes: int | None
+    rows: tuple[GrowthRow, ...]
+    back_test: BackTest | None
+    assumptions: tuple[str, ...]
