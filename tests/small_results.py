@@ -105,7 +105,7 @@ def small_logs(draw: st.DrawFn) -> SmallLog:
             start = earlier[: len(earlier) if rng.random() < 0.5 else rng.randint(0, len(earlier))]
         requests.append(start + [rng.randrange(3) for _ in range(rng.choice((0, 0, 1, 2, 4)))])
     n = len(requests)
-    pools = ("x", "x", "y", None) if rng.random() < 0.5 else (None,)
+    pools = ("x", "x", "y", "z") if rng.random() < 0.5 else (None,)
     time_us = 0
     timestamps_us: list[int | None] = []
     for _ in requests:
