@@ -17,6 +17,8 @@ best sizes, writes, prefixes, intervals
 ``report``: curves and their table, over time,      ``hit_rate_curve``, ``by_hour``, ``reuse_time``,
 ages, times to live, groups, sessions               ``ttl_surface``, ``by_group``, ``top_sessions``
 the chart on a terminal                             :class:`Figures`
+``grow``: all of it, of traces that grew            ``analysis.growing.measured``, which agrees for
+                                                    today's
 ==================================================  ===============================================
 """
 

@@ -223,6 +223,9 @@ def test_a_log_that_runs_backwards_is_taken_in_order_of_time(log: str, tmp_path:
         (["--users", "two"], "--users is 'two', expected a number above 0"),
         (["--turns", "0.5"], "--turns is '0.5', expected numbers from 1"),
         (["--context", "0"], "--context is '0', expected a number above 0"),
+        (["--context", "0.00001"], "expected numbers from 0.001 to 1024"),
+        (["--faster", "1e30"], "expected numbers from 0.001 to 1024"),
+        (["--users", "2", "--seed", "9223372036854775808"], "expected at most 9223372036854775807"),
         (["--seed", "-1"], "--seed is '-1', expected a whole number from 0"),
         (["--users", "2", "--pool", "session_id"], "expected no --pool"),
         (["--users", "2", "--capacities", "5GiB"], "needs --kv-bytes-per-token or --model"),
@@ -250,6 +253,13 @@ def test_a_log_that_cannot_foretell_is_refused_for_that_question_alone(tmp_path:
         with pytest.raises(UsageError, match="cannot be moved in time"):
             asked(timeless, **moved)
     assert len(asked(timeless, context=(Fraction(2),)).rows) == 2
+
+
+def test_a_growth_that_no_memory_holds_is_refused(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvcap.analysis.growing.answer.MOST_TOUCHES", 3000)
+    with pytest.raises(UsageError, match=r"2\.5 times a log that touches 1,440 blocks") as refusal:
+        asked(log, users=(Fraction(3, 2),), context=(Fraction(5, 2),))
+    assert "smaller factor" in str(refusal.value)
 
 
 def test_forms_of_one_answer_agree_and_repeat(log: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,6 +83,16 @@ def test_other_transformations_are_those_of_the_oracle(
         assert requests_of(more_turns(trace, factor, seed)) == oracle.more_turns(log, *exact, seed)
 
 
+@settings(max_examples=40, deadline=None)
+@given(logs(), st.integers(1000, 1024 * 10**6))
+def test_pauses_of_years_are_divided_exactly(log: list[oracle.Request], millionths: int) -> None:
+    years = [(time * 10**14 + 7, session, path) for time, session, path in log]
+    factor = Fraction(millionths, 10**6)
+    if factor >= 1:
+        expected = oracle.faster(years, factor.numerator, factor.denominator)
+        assert requests_of(faster(path_trace(years), factor)) == expected
+
+
 @settings(max_examples=60, deadline=None)
 @given(logs(), logs())
 def test_two_logs_in_one_share_nothing(log: list[oracle.Request], other: list[oracle.Request]) -> None:

@@ -4,27 +4,41 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 from kvcap.errors import UsageError
-from kvcap.option_fields import option, whole_number
+from kvcap.option_fields import Parser, option, whole_number
 from kvcap.units import parse_number
 
-MOST_TIMES = 1024
+MOST_TIMES: Final = 1024
+MOST_SEED: Final = 2**63 - 1
 
 
-def _factors(text: str, name: str) -> tuple[Fraction, ...]:
-    return tuple(dict.fromkeys(parse_number(part, name) for part in text.split(",")))
+def _factors_from(least: Fraction) -> Parser:
+    """Return a parser of factors with commas between them, each from ``least`` to :data:`MOST_TIMES`."""
+
+    def parse(text: str, name: str) -> tuple[Fraction, ...]:
+        found = tuple(dict.fromkeys(parse_number(part, name) for part in text.split(",")))
+        for factor in found:
+            if not least <= factor <= MOST_TIMES or (factor * 10**6).denominator != 1:
+                raise UsageError(
+                    f"{name} is {text!r}, expected numbers from {float(least):g} to {MOST_TIMES} of at most "
+                    "six decimals, such as 1.5,2,4"
+                )
+        return found
+
+    return parse
 
 
-def _factors_from_1(text: str, name: str) -> tuple[Fraction, ...]:
-    found = _factors(text, name)
-    for factor in found:
-        if not 1 <= factor <= MOST_TIMES or (factor * 10**6).denominator != 1:
-            raise UsageError(
-                f"{name} is {text!r}, expected numbers from 1 to {MOST_TIMES} of at most six decimals, such "
-                "as 1.5,2,4"
-            )
-    return found
+_upwards: Final = _factors_from(Fraction(1))
+_any_way: Final = _factors_from(Fraction(1, 1000))
+
+
+def _seed(text: str, name: str) -> int:
+    seed: int = whole_number(0)(text, name)
+    if seed > MOST_SEED:
+        raise UsageError(f"{name} is {text!r}, expected at most {MOST_SEED}")
+    return seed
 
 
 @dataclass(frozen=True)
@@ -57,19 +71,22 @@ class GrowOptions:
     """
 
     users: tuple[Fraction, ...] = option(
-        (), "times as many sessions, such as 1.5,2,4,8; 1 is today", metavar="F,...", parse=_factors_from_1
+        (),
+        "times as many sessions, such as 1.5,2,4,8; 1 is today",
+        metavar="F,...",
+        parse=_upwards,
     )
     context: tuple[Fraction, ...] = option(
-        (), "times as long contexts: what sessions share stays as it is", metavar="F,...", parse=_factors
+        (), "times as long contexts: what sessions share stays as it is", metavar="F,...", parse=_any_way
     )
     faster: tuple[Fraction, ...] = option(
         (),
         "times as fast turns: the pauses within sessions are divided by it",
         metavar="F,...",
-        parse=_factors,
+        parse=_any_way,
     )
     turns: tuple[Fraction, ...] = option(
-        (), "times as many turns in a session, for chats", metavar="F,...", parse=_factors_from_1
+        (), "times as many turns in a session, for chats", metavar="F,...", parse=_upwards
     )
     add: tuple[str, ...] = option(
         (),
@@ -86,7 +103,7 @@ class GrowOptions:
         0,
         "of all draws; the same seed gives the same answer (default: {default})",
         metavar="N",
-        parse=whole_number(0),
+        parse=_seed,
     )
     interval: bool = option(
         True, "measure the sampling error of --users on eight halves of the sessions", form="negatable"
