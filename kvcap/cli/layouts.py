@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kvcap.analysis.diff import Diff, DiffRow
     from kvcap.analysis.plan import Plan, Step
     from kvcap.analysis.plan_tiers import TierRow
-    from kvcap.analysis.routing.answer import RouteRow, RoutingAnswer
+    from kvcap.analysis.routing.rows import RouteRow, RoutingAnswer
     from kvcap.formats.base import ReadReport
     from kvcap.formats.dialect import Dialect
     from kvcap.queries.run_info import ReadAccount
@@ -151,6 +151,8 @@ def _days(plan: Plan) -> str:
 def _route_parts(answer: RoutingAnswer) -> Iterator[str | Table]:
     yield from _route_heading(answer)
     yield ""
+    drawn = (Column("Drawn", "drawn_share", say_rate), Column("Token hit of draws", _hits_of_draws))
+    routed = (*drawn, Column("In flight", "in_flight_peak", "{:,}".format))
     yield Table(
         (
             Column("Instances", "instances", is_text=True),
@@ -163,6 +165,7 @@ def _route_parts(answer: RoutingAnswer) -> Iterator[str | Table]:
             Column("Peak prompts", "input_tokens_peak", _times),
             Column("Peak computed", "computed_tokens_peak", _times),
             Column("Equals shared at", partial(_matching, answer)),
+            *(routed if any(row.checked_against for row in answer.rows) else ()),
         ),
         answer.rows,
     )
@@ -173,9 +176,9 @@ def _route_parts(answer: RoutingAnswer) -> Iterator[str | Table]:
 ROUTE: Final = Layout(
     partial(as_document, "kvcap.route/1"),
     _route_parts,
-    lambda answer: records_of(answer.rows, without=["per_instance"]),
+    lambda answer: records_of(answer.rows, without=["per_instance", "parameters"]),
 )
-"""The row without a policy is the shared pool; CSV has no instances one by one."""
+"""The row without a policy is the shared pool; CSV has no instances one by one, and no parameters."""
 
 
 def _route_heading(answer: RoutingAnswer) -> list[str]:
@@ -196,7 +199,7 @@ def _copies(row: RouteRow) -> float | None:
 
 
 def _matching(answer: RoutingAnswer, row: RouteRow) -> str | None:
-    if row.policy is None or row.policy == "prefix":
+    if row.policy is None or row.deals_by_caches:
         return None
     if row.matching_capacity_blocks is None:
         return "never"
@@ -212,12 +215,27 @@ def _route_legend(answer: RoutingAnswer) -> list[str]:
         "Peak: the busiest instance against the mean (computed: prompt tokens that did not hit).",
         "Equals shared at: size of each cache at which this dealing hits as many blocks as the shared pool.",
     ]
-    if any(row.policy in ("least-loaded", "prefix") for row in answer.rows):
+    if any(row.policy in ("least-loaded", "ideal-prefix") for row in answer.rows):
         span = "in the load window" if answer.has_load_window else "in the whole stream so far"
         lines.append(f"Load of an instance: prompt tokens that it was dealt {span}.")
-    if any(row.policy == "prefix" for row in answer.rows):
-        lines.append("prefix knows at once what every instance holds; routers that learn it late hit less.")
-    return lines
+    if any(row.policy == "ideal-prefix" for row in answer.rows):
+        lines.append(
+            "ideal-prefix knows at once what every instance holds, and stands for no router; those that "
+            "learn it late hit less."
+        )
+    routers = {row.policy: row for row in answer.rows if row.checked_against is not None}
+    if routers:
+        lines.append("Drawn: decisions that the router draws among several instances.  In flight: at most.")
+    for row in routers.values():
+        said = ", ".join(f"{name}={value}" for name, value in (row.parameters or {}).items())
+        lines.append(f"{row.policy}: checked against {row.checked_against}; {said}.")
+    return [*lines, *answer.notices]
+
+
+def _hits_of_draws(row: RouteRow) -> str | None:
+    if row.draws == 1 or row.token_hit_rate_low is None or row.token_hit_rate_high is None:
+        return None
+    return f"{say_rate(row.token_hit_rate_low)} - {say_rate(row.token_hit_rate_high)}"
 
 
 def _diff_parts(found: Diff) -> Iterator[str | Table]:

@@ -13,7 +13,7 @@ from kvcap.routers.rule import Instances, Prompts, Rule, SeenPrefixes, least
 _CHUNK_CHARACTERS: Final = 128
 
 
-class _TreeRule(Rule):
+class TreeRule(Rule):
     """A rule over one tree of what went where."""
 
     def __init__(self, prompts: Prompts, instances: Instances, parameters: Mapping[str, float]) -> None:
@@ -25,7 +25,7 @@ class _TreeRule(Rule):
         self.seen.insert(request, instance)
 
 
-class _Thresholds(_TreeRule):
+class _Thresholds(TreeRule):
     """What the ``cache_aware`` policies of one family share; they compare in 32-bit floats."""
 
     def _everyone(self, loads: Sequence[int]) -> list[int]:
@@ -85,7 +85,7 @@ class SmgCacheAware(_Thresholds):
         return bool(load > relative) and load > mean + margin
 
 
-class RayPrefix(_TreeRule):
+class RayPrefix(TreeRule):
     """Ray Serve LLM: all holders of the deepest node, or whoever got least; of these the shortest queue."""
 
     def options(self, request: int, loads: Sequence[int]) -> list[int]:
@@ -102,7 +102,7 @@ class RayPrefix(_TreeRule):
         return least(loads, self.seen.holders_of(segment))
 
 
-class ProductionStackPrefix(_TreeRule):
+class ProductionStackPrefix(TreeRule):
     """production-stack: anyone who got the longest prefix in chunks of 128 characters, whatever the loads."""
 
     def __init__(self, prompts: Prompts, instances: Instances, parameters: Mapping[str, float]) -> None:

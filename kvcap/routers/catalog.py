@@ -25,13 +25,15 @@ class Router:
         The version whose own decisions the rule was compared with.
     defaults
         Its parameters, under the names that the router itself gives them.
-    needs_times, needs_first_tokens
-        Whether decisions depend on which requests are in flight, and on which of them wait for a first token.
+    needs_times
+        Whether decisions depend on which requests are in flight.
+    hears_caches
+        Whether engines tell it what they hold, from each first token on.
     reads_text
         Whether it compares characters, which tokens and blocks only stand for.
-    table_characters
-        How much text its tree keeps, of each instance or (``shares_table``) of all, before it evicts what
-        is old; None: no limit. The rule itself never evicts.
+    table_length
+        Characters (or tokens, where it does not read text) that its tree keeps of each instance or
+        (``shares_table``) of all, before it evicts what is old; None: no limit. The rule itself never evicts.
     shares_table
         See above.
     """
@@ -40,9 +42,9 @@ class Router:
     checked_against: str
     defaults: Mapping[str, float]
     needs_times: bool = True
-    needs_first_tokens: bool = False
+    hears_caches: bool = False
     reads_text: bool = True
-    table_characters: int | None = None
+    table_length: int | None = None
     shares_table: bool = False
 
 
@@ -55,19 +57,20 @@ _ROUTERS: Final = (
         "sglang-cache-aware",
         "sglang-router 0.3.2",
         _CACHE_AWARE,
-        table_characters=1 << 26,
+        table_length=1 << 26,
     ),
     Router(
         "vllm-router-cache-aware",
         "vllm-router 0.1.17",
         _CACHE_AWARE,
         reads_text=False,
+        table_length=1 << 25,
     ),
     Router(
         "smg-cache-aware",
         "smg 1.13.0",
         _CACHE_AWARE,
-        table_characters=1 << 26,
+        table_length=1 << 26,
         shares_table=True,
     ),
     Router(
@@ -81,7 +84,7 @@ _ROUTERS: Final = (
                 "decode-active-request-weight": 0.0,
             }
         ),
-        needs_first_tokens=True,
+        hears_caches=True,
         reads_text=False,
     ),
     Router(

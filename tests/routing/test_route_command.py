@@ -70,7 +70,7 @@ def test_every_policy_hits_what_instances_simulated_one_by_one_hit(
         "random": np.random.default_rng(0).integers(n, size=len(requests), dtype=np.int32).tolist(),
         "session": sticky(sessions, n),
         "least-loaded": plain.least_loaded(weights, times, 5, n),
-        "prefix": plain.longest_prefix(chained, weights, times, 5, n, capacity, 125, order)[0],
+        "ideal-prefix": plain.longest_prefix(chained, weights, times, 5, n, capacity, 125, order)[0],
     }
     assert [row.policy for row in answer.rows] == list(dealt)
     for row in answer.rows:
@@ -207,7 +207,7 @@ def test_the_command_prints_a_row_per_policy_and_number_of_instances(
     assert [row["instances"] for row in document["rows"]] == [2] * 5 + [4] * 5
     assert main([*argv, "--format", "csv", "--policy", "prefix"]) == 0
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
-    assert [row["policy"] for row in rows] == ["", "prefix", "", "prefix"]
+    assert [row["policy"] for row in rows] == ["", "ideal-prefix", "", "ideal-prefix"]
 
 
 @pytest.mark.parametrize(

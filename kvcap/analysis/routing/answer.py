@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kvcap.analysis.routing.deal import Stream, deal, has_sessions, window_starts
-from kvcap.analysis.routing.options import DEALINGS, Dealing, RouteOptions
+from kvcap.analysis.routing.notices import router_notices, stream_notices
+from kvcap.analysis.routing.options import DEALINGS, IDEAL_PREFIX, Policy, RouteOptions, policy_of
+from kvcap.analysis.routing.routed import CHARACTERS_PER_TOKEN, Routed, RoutedStream
+from kvcap.analysis.routing.rows import DealtInstance, RouteRow, RoutingAnswer
 from kvcap.blocks.keyer import BlockKeyer
 from kvcap.errors import UsageError
 from kvcap.formats import ReadOptions, open_table, open_trace
@@ -38,90 +41,6 @@ if TYPE_CHECKING:
 
 
 _CAPACITY: Final = "--capacity-per-instance"
-
-
-@dataclass(frozen=True)
-class DealtInstance:
-    """What one instance was dealt, measured requests only; computed tokens are those that did not hit."""
-
-    requests: int
-    input_tokens: int
-    computed_tokens: int
-    hit_blocks: int
-
-
-@dataclass(frozen=True)
-class RouteRow:
-    """One way of dealing to one number of instances, or (``policy`` None) one shared pool of their total.
-
-    Attributes
-    ----------
-    policy, instances
-        How, and to how many.
-    capacity_blocks
-        Size of each cache: of every instance, or of the shared pool.
-    hit_blocks, hit_tokens, block_hit_rate, token_hit_rate
-        Over the measured requests; rates are None where nothing was asked.
-    ceiling_block_hit_rate
-        With unlimited caches.
-    distinct_blocks
-        What unlimited caches would hold in the end, copies included.
-    held_blocks, different_held_blocks
-        What the caches hold after the last request, with and without copies.
-    requests_peak, input_tokens_peak, computed_tokens_peak
-        Of the busiest instance, as a multiple of the mean; None for the shared pool.
-    matching_capacity_blocks
-        Capacity per instance from which this dealing hits as many blocks as the shared pool; None where
-        none does, and for ``prefix``, which would deal otherwise at another capacity.
-    per_instance
-        Empty for the shared pool.
-    """
-
-    policy: Dealing | None
-    instances: int
-    capacity_blocks: int
-    hit_blocks: int
-    hit_tokens: int
-    block_hit_rate: float | None
-    token_hit_rate: float | None
-    ceiling_block_hit_rate: float | None
-    distinct_blocks: int
-    held_blocks: int
-    different_held_blocks: int
-    requests_peak: float | None
-    input_tokens_peak: float | None
-    computed_tokens_peak: float | None
-    matching_capacity_blocks: int | None
-    per_instance: tuple[DealtInstance, ...]
-
-
-@dataclass(frozen=True)
-class RoutingAnswer:
-    """The answer of a routing what-if.
-
-    Attributes
-    ----------
-    requests, measured_requests, blocks, input_tokens
-        Of the stream, and (the last two) of its measured requests.
-    block_size, block_bytes
-        Tokens and bytes of a full block; bytes are None when unknown.
-    capacity_blocks
-        Of each instance.
-    has_load_window
-        Whether loads cover a window of time, and not all of the stream so far.
-    rows
-        Per number of instances: the shared pool, then every policy.
-    """
-
-    requests: int
-    measured_requests: int
-    blocks: int
-    input_tokens: int
-    block_size: int
-    block_bytes: int | None
-    capacity_blocks: int
-    has_load_window: bool
-    rows: tuple[RouteRow, ...]
 
 
 def route(
@@ -157,7 +76,7 @@ def route(
     Notes
     -----
     The log is read once. All the rest follows from its prefix segments, at O(steps) for each way of dealing
-    and O(steps * instances) for ``prefix``.
+    and O(steps * instances) for ``ideal-prefix`` and routers.
     """
     replay_options = replay_options or ReplayOptions()
     reading = reading or ReadOptions(block_size=replay_options.blocks.block_size)
@@ -224,17 +143,23 @@ class _Comparison:
             self._capacity,
             self._tail_first,
         )
+        self._routers = RoutedStream(self._stream, streamed.block_size, streamed.columns, options)
 
     def answer(self) -> RoutingAnswer:
         """Return every row."""
-        policies = self._options.policies or [
+        texts = self._options.policies or [
             policy for policy in DEALINGS if policy != "session" or has_sessions(self._stream)
         ]
+        policies = {text: policy_of(text) for text in texts}
         rows = []
+        notices = stream_notices(policies.values(), self._streamed.block_size, CHARACTERS_PER_TOKEN)
         for n_instances in self._options.instances:
             shared = self._shared_row(n_instances)
             rows.append(shared)
-            rows += [self._row(policy, n_instances, shared.hit_blocks) for policy in policies]
+            for text, policy in policies.items():
+                routed = self._routers.route(policy, n_instances) if policy.router is not None else None
+                rows.append(self._row(text, policy, routed, n_instances, shared.hit_blocks))
+                notices += router_notices(rows[-1], policy, routed)
         n_requests = self._streamed.blocks.size
         return RoutingAnswer(
             requests=n_requests,
@@ -246,21 +171,51 @@ class _Comparison:
             capacity_blocks=self._capacity,
             has_load_window=bool(self._stream.window_starts.any()),
             rows=tuple(rows),
+            notices=tuple(notices),
         )
 
     def _shared_row(self, n_instances: int) -> RouteRow:
         together = np.zeros(self._streamed.blocks.size, np.int32)
         return self._measure(None, n_instances, n_instances * self._capacity, together, self._streamed.runs)
 
-    def _row(self, policy: Dealing, n_instances: int, shared_hit_blocks: int) -> RouteRow:
-        dealt = deal(self._stream, policy, n_instances, self._options)
+    def _row(
+        self, text: str, policy: Policy, routed: Routed | None, n_instances: int, shared_hit_blocks: int
+    ) -> RouteRow:
+        router = policy.router
+        by_caches = policy.name == IDEAL_PREFIX if router is None else router.hears_caches
+        # At another capacity it would deal otherwise, and nothing follows from these runs.
+        matching = None if by_caches else shared_hit_blocks
+        if router is None or routed is None:
+            dealt = deal(self._stream, policy.name, n_instances, self._options)
+            row = self._dealt_row(policy.name, n_instances, dealt, matching)
+            return replace(row, deals_by_caches=by_caches)
+        rows = [self._dealt_row(text, n_instances, draw.instances, matching) for draw in routed.draws]
+        hit_rates = [row.token_hit_rate for row in rows if row.token_hit_rate is not None]
+        peaks = [row.requests_peak for row in rows if row.requests_peak is not None]
+        first = routed.draws[0]
+        return replace(
+            rows[0],
+            deals_by_caches=by_caches,
+            checked_against=router.checked_against,
+            parameters={name: f"{value:g}" for name, value in policy.parameters.items()},
+            draws=len(rows),
+            drawn_share=_share(first.drawn_requests, first.instances.size),
+            token_hit_rate_low=min(hit_rates, default=None),
+            token_hit_rate_high=max(hit_rates, default=None),
+            requests_peak_low=min(peaks, default=None),
+            requests_peak_high=max(peaks, default=None),
+            in_flight_peak=first.peak_in_flight if router.needs_times else None,
+        )
+
+    def _dealt_row(
+        self, name: str, n_instances: int, dealt: npt.NDArray[np.int32], matching: int | None
+    ) -> RouteRow:
         runs = weigh_runs(dealt_runs(self._stream.paths, dealt), self._streamed.runs)
-        matching = None if policy == "prefix" else shared_hit_blocks
-        return self._measure(policy, n_instances, self._capacity, dealt, runs, matching)
+        return self._measure(name, n_instances, self._capacity, dealt, runs, matching)
 
     def _measure(
         self,
-        policy: Dealing | None,
+        policy: str | None,
         n_instances: int,
         capacity: int,
         dealt: npt.NDArray[np.int32],
@@ -293,6 +248,7 @@ class _Comparison:
             if matching_hit_blocks is None
             else smallest_capacity(curve, matching_hit_blocks),
             per_instance=per_instance,
+            busiest_instance=_busiest(per_instance),
         )
 
     def _instances(
@@ -310,6 +266,12 @@ class _Comparison:
             DealtInstance(*(int(value) for value in values))
             for values in zip(requests, tokens, tokens - hit_tokens, hit_blocks, strict=True)
         )
+
+
+def _busiest(per_instance: tuple[DealtInstance, ...]) -> int | None:
+    """Return the instance with most requests, the first one of several."""
+    numbers = range(len(per_instance))
+    return max(numbers, key=lambda number: per_instance[number].requests, default=None)
 
 
 def _share(part: int, whole: int) -> float | None:

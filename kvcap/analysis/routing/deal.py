@@ -14,7 +14,7 @@ from kvcap.kernels.arrays import Int32Array, Int64Array
 from kvcap.kernels.dealing import deal_to_least_loaded, deal_to_longest_prefix
 
 if TYPE_CHECKING:
-    from kvcap.analysis.routing.options import Dealing, RouteOptions
+    from kvcap.analysis.routing.options import RouteOptions
     from kvcap.kernels.segments import SegmentPaths
 
 
@@ -46,7 +46,7 @@ class Stream:
     tail_first: bool
 
 
-def deal(stream: Stream, policy: Dealing, n_instances: int, options: RouteOptions) -> Int32Array:
+def deal(stream: Stream, policy: str, n_instances: int, options: RouteOptions) -> Int32Array:
     """Return the instance of every request: int32 (n_requests,), from 0.
 
     Raises
@@ -77,15 +77,24 @@ def deal(stream: Stream, policy: Dealing, n_instances: int, options: RouteOption
 
 
 def window_starts(timestamps: pa.ChunkedArray, options: RouteOptions) -> Int64Array:
-    """Return the first request inside the load window of each: int64 (n_requests,), ascending.
+    """Return the first request inside the load window of each: int64 (n_requests,), ascending."""
+    if options.load_window_seconds is None or timestamps.null_count:
+        return np.zeros(len(timestamps), np.int64)
+    times = arrivals_us(timestamps, options)
+    window_us = int(options.load_window_seconds * 1_000_000)
+    return np.searchsorted(times, times - window_us, side="right").astype(np.int64)
+
+
+def arrivals_us(timestamps: pa.ChunkedArray, options: RouteOptions) -> Int64Array:
+    """Return when requests arrive, from the first on: int64 (n_requests,), ascending.
 
     A request that is earlier than one before it counts as simultaneous with that one.
     """
-    if options.load_window_seconds is None or timestamps.null_count:
-        return np.zeros(len(timestamps), np.int64)
     times = np.maximum.accumulate(timestamps.cast(pa.int64()).to_numpy())
-    window_us = int(options.load_window_seconds * 1_000_000)
-    return np.searchsorted(times, times - window_us, side="right").astype(np.int64)
+    since = times - times[:1]
+    return (
+        since if options.arrival_speedup == 1 else (since / float(options.arrival_speedup)).astype(np.int64)
+    )
 
 
 def has_sessions(stream: Stream) -> bool:
