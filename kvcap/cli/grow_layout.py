@@ -25,6 +25,7 @@ def _parts(answer: GrowthAnswer) -> Iterator[str | Table]:
             Column("Sessions", "sessions", format_count),
             Column("Ceiling", "ceiling_block_hit_rate", say_rate),
             Column("± points", lambda row: row.ceiling_range and _points(row.ceiling_range)),
+            Column("95 % of it at", "capacity_for_95_percent_blocks", size),
             Column("p50", "required_p50_blocks", size),
             Column("p90", "required_p90_blocks", size),
             Column("p99", "required_p99_blocks", size),

@@ -123,6 +123,8 @@ def test_today_is_what_replay_says(log: str, options: ReplayOptions) -> None:
         assert hits.block_hit_rate == blocks / figures.total_blocks
         assert hits.token_hit_rate == tokens / figures.total_input_tokens
     assert today.required_p99_blocks == figures.percentile(Fraction(99, 100))
+    needed = figures.capacity_for_ceiling_share(Fraction(95, 100))
+    assert today.capacity_for_95_percent_blocks == needed
     assert today.ceiling_block_hit_rate == figures.total_ceiling_blocks / figures.total_blocks
     # Once as long is today again.
     known = {"name", "kind", "factor", "scaled_p99_blocks"}

@@ -225,6 +225,7 @@ def _row(growth: _Growth, today: Measured, capacities: Sequence[ResolvedCapacity
         distinct_blocks=measured.distinct_blocks,
         ceiling_block_hit_rate=measured.ceiling,
         ceiling_range=_range(growth, measured.ceiling, [half.ceiling for half in growth.halves]),
+        capacity_for_95_percent_blocks=measured.capacity_for_ceiling_share(Fraction(95, 100)),
         required_p50_blocks=measured.percentile(50),
         required_p90_blocks=measured.percentile(90),
         required_p99_blocks=measured.percentile(99),

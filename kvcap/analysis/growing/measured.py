@@ -11,7 +11,7 @@ import numpy as np
 
 from kvcap.growth import PathTrace
 from kvcap.kernels.arrays import Int64Array, nearest_rank
-from kvcap.kernels.curve import Curve, hit_curve, hits_at
+from kvcap.kernels.curve import Curve, hit_curve, hits_at, smallest_capacity
 from kvcap.kernels.reuse_runs import ReuseRunScanner
 from kvcap.kernels.run_tables import WeightedRuns, ceilings, required_blocks, split_by_weight
 from kvcap.options import ReplayOptions
@@ -64,6 +64,13 @@ class Measured:
     def ceiling(self) -> float:
         """Block hit rate with unlimited storage."""
         return self.ceiling_blocks / max(1, self.blocks)
+
+    def capacity_for_ceiling_share(self, share: Fraction) -> int:
+        """Return the smallest capacity whose hit blocks reach a share of the ceiling."""
+        needed = -(-self.ceiling_blocks * share.numerator // share.denominator)
+        capacity = smallest_capacity(self.curve, needed)
+        assert capacity is not None, "the curve ends at the ceiling"
+        return capacity
 
     def percentile(self, percent: int) -> int:
         """Return the nearest-rank percentile of what requests require."""

@@ -41,6 +41,8 @@ class GrowthRow:
         Of its measured requests.
     ceiling_block_hit_rate, ceiling_range
         With unlimited storage.
+    capacity_for_95_percent_blocks
+        The smallest capacity with 95 % of the hits of unlimited storage.
     required_p50_blocks, required_p90_blocks, required_p99_blocks, required_p99_range
         Of the capacity that requests require; ranges are None where nothing is sampled.
     scaled_p99_blocks
@@ -59,6 +61,7 @@ class GrowthRow:
     distinct_blocks: int
     ceiling_block_hit_rate: float
     ceiling_range: Range | None
+    capacity_for_95_percent_blocks: int
     required_p50_blocks: int
     required_p90_blocks: int
     required_p99_blocks: int

@@ -41,9 +41,10 @@ def run(args: argparse.Namespace) -> int:
 
     from kvcap.analysis.growing.answer import grow_log
     from kvcap.cli.grow_layout import GROW
-    from kvcap.cli.progress import Progress
+    from kvcap.cli.progress import Progress, announce_compilation
     from kvcap.cli.writer import text_output, write
 
+    announce_compilation(quiet=args.quiet)
     with text_output(args.output, force=args.force) as stream:
         with Progress(quiet=args.quiet) as progress:
             answer = grow_log(
