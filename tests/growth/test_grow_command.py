@@ -170,13 +170,18 @@ def test_back_test_grows_the_half_of_even_draws_and_is_shown_with_users_alone(lo
     assert asked(log, context=(Fraction(2),)).back_test is None
 
 
-def test_back_test_of_a_real_log_is_within_what_is_stated() -> None:
-    path = shared_path("traces/mooncake_conversation.jsonl.gz")
+@pytest.mark.parametrize(
+    ("name", "curve_error", "ceiling_error"), [("conversation", 0.02, 0.01), ("synthetic", 0.09, 0.05)]
+)
+def test_back_test_of_a_real_log_is_within_what_is_stated(
+    name: str, curve_error: float, ceiling_error: float
+) -> None:
+    # Stated are means over many halves: curves within 1.4 and 5.4 points, ceilings within 0.2 and 3.2.
+    path = shared_path(f"traces/mooncake_{name}.jsonl.gz")
     test = asked(str(path), users=(Fraction(2),)).back_test
     assert test is not None
-    # 1.4 points and 5 % are means over many halves.
-    assert test.curve_error < 0.02
-    assert abs(test.ceiling_error) < 0.01
+    assert test.curve_error < curve_error
+    assert abs(test.ceiling_error) < ceiling_error
     assert test.required_p99_ratio is not None
     assert abs(test.required_p99_ratio - 1) < 0.2
 
