@@ -241,6 +241,8 @@ ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% 
 def test_a_template_of_a_request_is_bounded_in_time_and_output(
     tokenizer_dir: Path, monkeypatch: pytest.MonkeyPatch, source: str, message: str
 ) -> None:
-    monkeypatch.setattr("kvcap.tokenize.backends.huggingface.RENDER_SECONDS", 0.3)
+    # Time ends only what nothing else does, however busy the machine.
+    seconds = 0.3 if source == ENDLESS else 60.0
+    monkeypatch.setattr("kvcap.tokenize.backends.huggingface.RENDER_SECONDS", seconds)
     with pytest.raises(RecordError, match=message):
         backend(tokenizer_dir).render(chat(chat_template=source))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from counting import instructions
 
 from kvcap.tokenize.backends.time_limit import TookTooLongError, time_limit
 
@@ -71,3 +72,17 @@ def test_each_thread_has_its_own_limit() -> None:
     for thread in threads:
         thread.join(10)
     assert sorted(ended) == ["long stopped", "short done"]
+
+
+def test_the_interpreter_is_as_it_was_after_a_limit() -> None:
+    """One that is asked and taken back leaves CPython 3.11 looking for it at every step, tracers for ever."""
+    with time_limit(5.0):
+        pass
+    with pytest.raises(TookTooLongError):
+        limited(endless, 0.1)
+    seen: list[str] = []
+    thread = threading.Thread(target=lambda: instructions(lambda: seen.append("done")), daemon=True)
+    thread.start()
+    thread.join(10)
+    assert seen == ["done"]
+    assert instructions(lambda: len(seen))[0] == 1
