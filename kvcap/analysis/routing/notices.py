@@ -18,8 +18,8 @@ def stream_notices(policies: Iterable[Policy], block_size: int, characters_per_t
     notices = []
     if readers:
         notices.append(
-            f"approximate: {', '.join(readers)} compare texts, and blocks of {block_size:,} tokens of "
-            f"{characters_per_token} characters stand for these: hit rate reliable (0.1 point), spread not"
+            f"approximate: blocks of {block_size:,} tokens of {characters_per_token} characters stand for "
+            f"the texts that {' and '.join(readers)} would see: hit rate reliable (0.1 point), spread not"
         )
     if any(router.needs_times for router in routers):
         notices.append(
