@@ -6,13 +6,14 @@ may import blocks, formats and kernels; what growth costs is asked in :mod:`kvca
 
 from kvcap.growth.copies import grow, has_long_sessions
 from kvcap.growth.longer import longer
-from kvcap.growth.samples import sampled_sessions, with_sessions_of_paths
+from kvcap.growth.samples import SessionSample, sampled_sessions, with_sessions_of_paths
 from kvcap.growth.times import beginning_with, clocks_overlap, faster, joined
 from kvcap.growth.trace import PathTrace, canonical, in_time_order
 from kvcap.growth.turns import more_turns
 
 __all__ = [
     "PathTrace",
+    "SessionSample",
     "beginning_with",
     "canonical",
     "clocks_overlap",

@@ -231,6 +231,8 @@ def test_a_log_that_runs_backwards_is_taken_in_order_of_time(log: str, tmp_path:
         (["--turns", "0.5"], "--turns is '0.5', expected numbers from 1"),
         (["--context", "0"], "--context is '0', expected a number above 0"),
         (["--context", "0.00001"], "expected numbers from 0.001 to 1024"),
+        (["--sample-sessions", "25"], "expected a whole number from 26"),
+        (["--sample-sessions", "30", "--context", "2"], "expected no other growth"),
         (["--faster", "1e30"], "expected numbers from 0.001 to 1024"),
         (["--users", "2", "--seed", "9223372036854775808"], "expected at most 9223372036854775807"),
         (["--seed", "-1"], "--seed is '-1', expected a whole number from 0"),
@@ -260,6 +262,36 @@ def test_a_log_that_cannot_foretell_is_refused_for_that_question_alone(tmp_path:
         with pytest.raises(UsageError, match="cannot be moved in time"):
             asked(timeless, **moved)
     assert len(asked(timeless, context=(Fraction(2),)).rows) == 2
+
+
+def test_a_sample_of_all_sessions_is_the_log_itself(log: str) -> None:
+    previewed = asked(log, sample_sessions=40, users=(Fraction(2),))
+    assert previewed.rows == asked(log, users=(Fraction(2),)).rows
+    assert not any("Preview" in text for text in previewed.assumptions)
+
+
+def test_a_preview_is_within_its_range_and_needs_500_sessions_for_percentiles() -> None:
+    path = str(Path(__file__).parents[2] / "sample_traces" / "rag.hash_ids.jsonl.gz")
+    capacities = "100blocks,1000blocks,10000blocks,100000blocks"
+    (true,) = asked(path, users=(Fraction(1),), capacities=capacities).rows
+    for n_sessions in (200, 500):
+        answer = asked(path, sample_sessions=n_sessions, capacities=capacities)
+        (today,) = answer.rows
+        assert f"Preview: {n_sessions} of 1,959 sessions" in answer.assumptions[0]
+        assert today.sessions == pytest.approx(true.sessions, rel=0.1)
+        for found, right in zip(today.hits, true.hits, strict=True):
+            spread = found.block_hit_range
+            assert spread is not None
+            assert spread.high - found.block_hit_rate == pytest.approx(0.95 / math.sqrt(n_sessions))
+            assert spread.low <= right.block_hit_rate <= spread.high
+        assert (today.required_p99_blocks is None) == (n_sessions < 500)
+        assert today.required_p99_range is None
+
+
+def test_a_preview_needs_the_sessions_of_a_log(tmp_path: Path) -> None:
+    nameless = written(tmp_path / "nameless.jsonl", shared_documents(), "session_id")
+    with pytest.raises(UsageError, match="--sample-sessions needs the session of every request"):
+        asked(nameless, sample_sessions=30)
 
 
 def test_a_growth_that_no_memory_holds_is_refused(log: str, monkeypatch: pytest.MonkeyPatch) -> None:

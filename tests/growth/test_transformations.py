@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kvcap.errors import UsageError
 from kvcap.growth import (
+    SessionSample,
     faster,
     grow,
     joined,
@@ -125,6 +126,27 @@ def test_sample_takes_sessions_whole_by_their_draw(
 ) -> None:
     chosen = [r for r in oracle.canonical(log) if oracle.draw(3, number, 9, r[1]) % parts == 0]
     assert requests_of(sampled_sessions(path_trace(log), parts, 3, number)) == oracle.canonical(chosen)
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 40), max_size=12), min_size=1, max_size=6),
+    st.integers(1, 12),
+    st.integers(0, 2**63 - 1),
+)
+@settings(max_examples=50, deadline=None)
+def test_a_sample_in_one_pass_is_the_smallest_draws_of_all(
+    batches: list[list[int]], size: int, seed: int
+) -> None:
+    sample = SessionSample(size, seed)
+    held = [sample.add(np.array(batch, np.uint64)).tolist() for batch in batches]
+    names = {name for batch in batches for name in batch}
+    expected = set(sorted(names, key=lambda name: oracle.draw(seed, 0, 9, name))[:size])
+    assert sample.sessions_seen == len(names)
+    for batch, before in zip(batches, held, strict=True):
+        at_last = sample.holds(np.array(batch, np.uint64)).tolist() if names else []
+        assert at_last == [name in expected for name in batch]
+        # What is held in the end was never left out.
+        assert all(early for early, late in zip(before, at_last, strict=True) if late)
 
 
 @given(st.integers(0, 2**53 - 1), st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))

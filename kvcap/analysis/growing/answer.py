@@ -22,6 +22,7 @@ from kvcap.formats import ReadOptions
 from kvcap.formats.parallel import working_threads
 from kvcap.growth import (
     PathTrace,
+    SessionSample,
     beginning_with,
     clocks_overlap,
     faster,
@@ -41,6 +42,12 @@ FEWEST_SESSIONS: Final = 26
 
 MOST_TOUCHES: Final = 1 << 28
 """Blocks that the requests of a grown trace may touch: 2 GiB, several times over."""
+
+FEWEST_FOR_PERCENTILES: Final = 500
+"""Sessions of a sample from which percentiles are given: those of few are 40 % off."""
+
+PREVIEW_ERROR: Final = 0.95
+"""Of hit rates from a sample, times the root of its sessions: the largest measured (0.70 to 0.95)."""
 
 _HALVES: Final = 8
 _WIDTH: Final = 2.36
@@ -69,6 +76,12 @@ class _Growth:
     factor: Fraction | None
     measured: Measured
     halves: tuple[Measured, ...] = ()
+    sampled_from: int | None = None
+
+    def percentile(self, percent: int) -> int | None:
+        """Return a percentile of required capacity; None from a sample that is too small for it."""
+        too_few = self.sampled_from is not None and self.sampled_from < FEWEST_FOR_PERCENTILES
+        return None if too_few else self.measured.percentile(percent)
 
 
 def grow_log(
@@ -104,10 +117,11 @@ def grow_log(
     replay_options = replay_options or ReplayOptions()
     reading = reading or ReadOptions(block_size=replay_options.blocks.block_size)
     paths = [os.fspath(path) for path in ([source] if isinstance(source, (str, os.PathLike)) else source)]
-    log = read_growth_log(paths, replay_options, reading, progress)
+    sample = None if options.sample_sessions is None else SessionSample(options.sample_sessions, options.seed)
+    log = read_growth_log(paths, replay_options, reading, progress, sample)
     other = read_growth_log(options.add, replay_options, reading, progress) if options.add else None
     _check(log, other, options)
-    growths = list(_growths(log.trace, other, options, replay_options, working_threads(reading.threads)))
+    growths = list(_growths(log, other, options, replay_options, working_threads(reading.threads)))
     per_token, _ = bytes_per_token(replay_options, log.trace.input_tokens)
     sizes = _Sizes(
         block_size=log.trace.block_size,
@@ -116,11 +130,12 @@ def grow_log(
     )
     capacities = resolve_capacities(options.capacities, sizes)
     today = growths[0].measured
+    tests_back = _more_users(options) and not log.is_sample
     return GrowthAnswer(
         block_size=sizes.block_size,
         block_bytes=sizes.block_bytes,
         rows=tuple(_row(growth, today, capacities) for growth in growths),
-        back_test=_back_test(log.trace, today, options, replay_options) if _more_users(options) else None,
+        back_test=_back_test(log.trace, today, options, replay_options) if tests_back else None,
         assumptions=assumptions_of(log, other, options),
     )
 
@@ -131,18 +146,18 @@ def _more_users(options: GrowOptions) -> list[Fraction]:
 
 
 def _check(log: GrowthLog, other: GrowthLog | None, options: GrowOptions) -> None:
-    moves_in_time = options.users or options.faster or options.turns or options.add
+    moves_in_time = log.is_sample or options.users or options.faster or options.turns or options.add
     if moves_in_time and not (log.has_times and (other is None or other.has_times)):
         raise UsageError(
             "requests without timestamps cannot be moved in time: expected a log with them, or --context"
         )
     trace = log.trace
-    if _more_users(options) and trace.n_sessions < FEWEST_SESSIONS:
+    if (_more_users(options) or log.is_sample) and trace.n_sessions < FEWEST_SESSIONS:
         raise UsageError(
             f"the log has {trace.n_sessions} sessions, of which nothing foretells more users: expected "
             f"{FEWEST_SESSIONS} or more, so give a longer log"
         )
-    largest = max([Fraction(1), *options.users, *options.context, *options.turns])
+    largest = max([Fraction(1), *options.users, *options.context, *options.turns]) * log.share_inverse
     if trace.nodes.size * largest > MOST_TOUCHES:
         raise UsageError(
             f"{_say(largest)} times a log that touches {trace.nodes.size:,} blocks is more than the "
@@ -157,20 +172,26 @@ def _check(log: GrowthLog, other: GrowthLog | None, options: GrowOptions) -> Non
 
 
 def _growths(
-    trace: PathTrace,
+    log: GrowthLog,
     other: GrowthLog | None,
     options: GrowOptions,
     replay_options: ReplayOptions,
     threads: int,
 ) -> Iterator[_Growth]:
-    seed = options.seed
+    seed, trace = options.seed, log.trace
+    if log.is_sample:
+        for name, kind, factor in _previews(options):
+            millionths = math.ceil(factor * log.share_inverse * _MILLION)
+            measured = measure(grow(trace, millionths, seed), replay_options)
+            yield _Growth(name, kind, factor, measured, sampled_from=trace.n_sessions)
+        return
     yield _Growth("today", "today", None, measure(trace, replay_options))
     for factor in _more_users(options):
         measured = measure(grow(trace, _millionths(factor), seed), replay_options)
         halves: tuple[Measured, ...] = ()
         if options.interval:
             halves = _measured_halves(trace, factor, seed, replay_options, threads)
-        yield _Growth(f"{_say(factor)} x users", "users", factor, measured, halves)
+        yield _Growth(_users_name(factor), "users", factor, measured, halves)
     for factor in options.context:
         measured = measure(longer(trace, factor), replay_options)
         yield _Growth(f"{_say(factor)} x context", "context", factor, measured)
@@ -186,6 +207,16 @@ def _growths(
             added = beginning_with(added, trace)
         both = joined(trace, added)
         yield _Growth(f"with {', '.join(options.add)}", "add", None, measure(both, replay_options))
+
+
+def _users_name(factor: Fraction) -> str:
+    return f"{_say(factor)} x users"
+
+
+def _previews(options: GrowOptions) -> Iterator[tuple[str, Kind, Fraction]]:
+    yield "today", "today", Fraction(1)
+    for factor in _more_users(options):
+        yield _users_name(factor), "users", factor
 
 
 def _measured_halves(
@@ -210,6 +241,7 @@ def _say(factor: Fraction) -> str:
 
 def _row(growth: _Growth, today: Measured, capacities: Sequence[ResolvedCapacity]) -> GrowthRow:
     measured, factor = growth.measured, growth.factor
+    p99 = growth.percentile(99)
     blocks = np.array([capacity.blocks for capacity in capacities], np.int64)
     scales = growth.kind in ("users", "context")
     block_rates = measured.block_hit_rates(blocks)
@@ -226,11 +258,13 @@ def _row(growth: _Growth, today: Measured, capacities: Sequence[ResolvedCapacity
         ceiling_block_hit_rate=measured.ceiling,
         ceiling_range=_range(growth, measured.ceiling, [half.ceiling for half in growth.halves]),
         capacity_for_95_percent_blocks=measured.capacity_for_ceiling_share(Fraction(95, 100)),
-        required_p50_blocks=measured.percentile(50),
-        required_p90_blocks=measured.percentile(90),
-        required_p99_blocks=measured.percentile(99),
+        required_p50_blocks=growth.percentile(50),
+        required_p90_blocks=growth.percentile(90),
+        required_p99_blocks=p99,
         required_p99_range=_p99_range(growth),
-        scaled_p99_blocks=math.ceil(today.percentile(99) * factor) if scales and factor else None,
+        scaled_p99_blocks=math.ceil(today.percentile(99) * factor)
+        if scales and factor and p99 is not None
+        else None,
         hits=tuple(
             GrowthHits(capacity.label, capacity.blocks, float(block_rate), float(token_rate), spread)
             for capacity, block_rate, token_rate, spread in zip(
@@ -252,6 +286,8 @@ def _range(growth: _Growth, rate: float, halves: Sequence[float]) -> Range | Non
 
 
 def _p99_range(growth: _Growth) -> Range | None:
+    if not growth.halves:
+        return None
     p99 = max(1, growth.measured.percentile(99))
     width = _half_width(
         growth, math.log(p99), [math.log(max(1, half.percentile(99))) for half in growth.halves]
@@ -265,6 +301,8 @@ def _half_width(growth: _Growth, value: float, halves: Sequence[float]) -> float
     Their spread shrinks as the log that was grown had more of the sessions; by how much their mean drifts
     from the value goes in as well.
     """
+    if growth.sampled_from is not None:
+        return PREVIEW_ERROR / math.sqrt(growth.sampled_from)
     if not halves or growth.factor is None:
         return None
     spread = _WIDTH * float(np.std(halves, ddof=1)) * math.sqrt(1 - 1 / growth.factor)

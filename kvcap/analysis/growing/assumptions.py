@@ -11,10 +11,16 @@ from kvcap.growth import clocks_overlap
 
 def assumptions_of(log: GrowthLog, other: GrowthLog | None, options: GrowOptions) -> tuple[str, ...]:
     """Return what was assumed, a sentence each."""
-    return (*_of_the_log(log), *_of_the_growth(options), *_of_the_added(log, other))
+    return (*_of_the_log(log), *_of_the_growth(options, is_sample=log.is_sample), *_of_the_added(log, other))
 
 
 def _of_the_log(log: GrowthLog) -> Iterator[str]:
+    if log.is_sample:
+        yield (
+            f"Preview: {log.trace.n_sessions:,} of {log.all_sessions:,} sessions, grown back to all of them. "
+            "Ranges are 95 points / sqrt(sessions read), the largest that was measured; percentiles of "
+            "required capacity need 500 sessions, and have no range."
+        )
     yield f"Plain LRU, one cache; seed and log give the answer. Sessions are what grows: {_sessions(log)}."
     if log.pools > 1:
         yield f"The {log.pools:,} pools of the log are taken as one stream with one cache."
@@ -33,7 +39,7 @@ def _sessions(log: GrowthLog) -> str:
     return f"{sessions}, found in the prefixes {whose} since no session is named"
 
 
-def _of_the_growth(options: GrowOptions) -> Iterator[str]:
+def _of_the_growth(options: GrowOptions, *, is_sample: bool) -> Iterator[str]:
     if any(factor > 1 for factor in options.users):
         yield (
             "Users: new sessions share with the old ones as often as those do among each other, begin at "
@@ -46,7 +52,7 @@ def _of_the_growth(options: GrowOptions) -> Iterator[str]:
             "retrieval log); today's p99 x factor is the other bound, which is high for agents. Size for "
             "the larger one."
         )
-        if options.interval:
+        if options.interval and not is_sample:
             yield (
                 "Ranges (nominally 95 %) are of sampling alone, from eight halves of the sessions: they do "
                 "not cover what the method itself gets wrong, of p99 least of all. The back-test is shown, "

@@ -59,6 +59,8 @@ class GrowOptions:
         Logs of a second workload in the same cache.
     capacities
         Where hit rates are taken, as ``kvcap replay`` takes them.
+    sample_sessions
+        Preview the log from so many of its sessions; None takes all.
     seed
         Of all draws.
     interval
@@ -99,6 +101,13 @@ class GrowOptions:
         "where hit rates are taken, such as 640GiB,2TiB or 5000blocks (default: as kvcap replay has them)",
         metavar="SIZES",
     )
+    sample_sessions: int | None = option(
+        None,
+        "preview a huge log from so many of its sessions, grown back to all of them: keys and keeps these "
+        "alone, and takes --users besides (default: all)",
+        metavar="N",
+        parse=whole_number(26),
+    )
     seed: int = option(
         0,
         "of all draws; the same seed gives the same answer (default: {default})",
@@ -110,5 +119,8 @@ class GrowOptions:
     )
 
     def __post_init__(self) -> None:
-        if not (self.users or self.context or self.faster or self.turns or self.add):
+        others = self.context or self.faster or self.turns or self.add
+        if self.sample_sessions is not None and others:
+            raise UsageError("--sample-sessions previews a log and --users of it: expected no other growth")
+        if not (self.users or others or self.sample_sessions is not None):
             raise UsageError("nothing grows: expected --users, --context, --faster, --turns or --add")

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 
-from kvcap.blocks.keyer import BlockKeyer, KeyedRequests
+from kvcap.blocks.keyer import BlockKeyer, KeyedRequests, namespace_roots
 from kvcap.errors import EmptyTraceError, UsageError
 from kvcap.formats import ReadOptions, open_trace
 from kvcap.formats.base import Trace
 from kvcap.formats.parallel import READING_THREADS, ahead, working_threads
-from kvcap.growth import PathTrace, canonical, in_time_order, with_sessions_of_paths
-from kvcap.kernels.arrays import Int64Array, offsets_of
+from kvcap.growth import PathTrace, SessionSample, canonical, in_time_order, with_sessions_of_paths
+from kvcap.growth.trace import taken
+from kvcap.kernels.arrays import Int64Array, UInt64Array, offsets_of
 from kvcap.kernels.id_table import IdTable
 from kvcap.options import ReplayOptions
 from kvcap.replay.stream import keyed_batches
@@ -37,6 +39,8 @@ class GrowthLog:
         How many requests came before the one before them.
     pools
         How many pools the log names; all are one stream here.
+    all_sessions
+        Of the whole log, where ``trace`` is a sample of them.
     """
 
     trace: PathTrace
@@ -44,6 +48,17 @@ class GrowthLog:
     found_sessions: int
     backward_requests: int
     pools: int
+    all_sessions: int
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether sessions were left out."""
+        return self.all_sessions > self.trace.n_sessions
+
+    @property
+    def share_inverse(self) -> Fraction:
+        """How many sessions of the log each one of the trace stands for."""
+        return Fraction(max(1, self.all_sessions), max(1, self.trace.n_sessions))
 
 
 def read_growth_log(
@@ -51,8 +66,9 @@ def read_growth_log(
     options: ReplayOptions,
     reading: ReadOptions,
     progress: Callable[[int], None] | None = None,
+    sample: SessionSample | None = None,
 ) -> GrowthLog:
-    """Return logs as one stream of paths.
+    """Return logs as one stream of paths, or only the requests of a sample of their sessions.
 
     Raises
     ------
@@ -67,38 +83,59 @@ def read_growth_log(
     try:
         if trace.kind == "request_json":
             raise UsageError("this log holds text: run `kvcap tokenize` first")
-        return _read(trace, BlockKeyer(options.blocks, chained=trace.chained), reading.threads, progress)
+        keyer = BlockKeyer(options.blocks, chained=trace.chained)
+        with closing(_batches(trace, sample, working_threads(reading.threads), progress)) as batches:
+            log = _read(trace, keyer, batches, sample)
     finally:
         trace.close()
+    return log if sample is None else replace(log, all_sessions=sample.sessions_seen)
+
+
+def _batches(
+    trace: Trace, sample: SessionSample | None, threads: int, progress: Callable[[int], None] | None
+) -> Generator[pa.RecordBatch, None, None]:
+    n_requests = 0
+    with closing(ahead(trace.batches(), threads - READING_THREADS)) as batches:
+        for batch in batches:
+            yield batch if sample is None else batch.filter(pa.array(sample.add(_session_names(batch))))
+            n_requests += batch.num_rows
+            if progress is not None:
+                progress(n_requests)
+
+
+def _session_names(batch: pa.RecordBatch) -> UInt64Array:
+    names = batch.column("session_id")
+    if names.null_count:
+        raise UsageError(
+            "--sample-sessions needs the session of every request: expected --session-field, or no sample"
+        )
+    return namespace_roots(names)
 
 
 def _read(
-    trace: Trace, keyer: BlockKeyer, threads: int | None, progress: Callable[[int], None] | None
+    trace: Trace, keyer: BlockKeyer, batches: Iterable[pa.RecordBatch], sample: SessionSample | None
 ) -> GrowthLog:
     numbers = IdTable()
     nodes: list[Int64Array] = []
     keyed_parts: list[KeyedRequests] = []
     columns: list[pa.RecordBatch] = []
-    n_requests = 0
-    with closing(ahead(trace.batches(), working_threads(threads) - READING_THREADS)) as batches:
-        for batch, keyed in keyed_batches(batches, keyer):
-            if keyed.block_tokens is not None:
-                raise UsageError(
-                    "the log gives each block a weight of its own, which growth does not take: expected "
-                    "block_size and input_length"
-                )
-            nodes.append(numbers.add(keyed.block_keys).view(np.int64))
-            keyed_parts.append(keyed)
-            columns.append(batch.select(["timestamp", "session_id", "pool"]))
-            n_requests += batch.num_rows
-            if progress is not None:
-                progress(n_requests)
+    for batch, keyed in keyed_batches(batches, keyer):
+        if keyed.block_tokens is not None:
+            raise UsageError(
+                "the log gives each block a weight of its own, which growth does not take: expected "
+                "block_size and input_length"
+            )
+        nodes.append(numbers.add(keyed.block_keys).view(np.int64))
+        keyed_parts.append(keyed)
+        columns.append(batch.select(["timestamp", "session_id", "pool"]))
     if not columns:
         raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
-    return _growth_log(nodes, keyed_parts, pa.Table.from_batches(columns))
+    return _growth_log(nodes, keyed_parts, pa.Table.from_batches(columns), sample)
 
 
-def _growth_log(nodes: list[Int64Array], parts: list[KeyedRequests], columns: pa.Table) -> GrowthLog:
+def _growth_log(
+    nodes: list[Int64Array], parts: list[KeyedRequests], columns: pa.Table, sample: SessionSample | None
+) -> GrowthLog:
     timestamps = columns.column("timestamp")
     has_times = timestamps.null_count == 0
     time_us = np.arange(len(timestamps))
@@ -115,6 +152,12 @@ def _growth_log(nodes: list[Int64Array], parts: list[KeyedRequests], columns: pa
         covered_tokens=np.concatenate([part.covered_tokens for part in parts]),
         block_size=parts[0].block_size,
     )
+    if sample is not None:
+        # Some were held when they were read, and gave way to others since.
+        names = namespace_roots(columns.column("session_id").combine_chunks())
+        trace = taken(trace, np.flatnonzero(sample.holds(names)))
+        known = known[: trace.n_requests]
+    time_us = trace.time_us
     backward = int(np.count_nonzero(np.diff(time_us) < 0))
     # Sessions are found in the order of time, too.
     order = np.argsort(time_us, kind="stable")
@@ -127,4 +170,5 @@ def _growth_log(nodes: list[Int64Array], parts: list[KeyedRequests], columns: pa
         found_sessions=int(np.count_nonzero(~known)),
         backward_requests=backward,
         pools=len(columns.column("pool").unique()),
+        all_sessions=trace.n_sessions,
     )

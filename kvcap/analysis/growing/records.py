@@ -44,7 +44,8 @@ class GrowthRow:
     capacity_for_95_percent_blocks
         The smallest capacity with 95 % of the hits of unlimited storage.
     required_p50_blocks, required_p90_blocks, required_p99_blocks, required_p99_range
-        Of the capacity that requests require; ranges are None where nothing is sampled.
+        Of the capacity that requests require; None from a sample under 500 sessions, the range also where
+        nothing is sampled.
     scaled_p99_blocks
         Today's p99 times the factor, the other bound; None where that says nothing.
     hits
@@ -62,9 +63,9 @@ class GrowthRow:
     ceiling_block_hit_rate: float
     ceiling_range: Range | None
     capacity_for_95_percent_blocks: int
-    required_p50_blocks: int
-    required_p90_blocks: int
-    required_p99_blocks: int
+    required_p50_blocks: int | None
+    required_p90_blocks: int | None
+    required_p99_blocks: int | None
     required_p99_range: Range | None
     scaled_p99_blocks: int | None
     hits: tuple[GrowthHits, ...]

@@ -49,14 +49,19 @@ def draw_base(seed: int, round_number: int, purpose: int) -> np.uint64:
 
 
 @jit
-def _draws(base, n):
-    drawn = np.empty(n, np.uint64)
-    for number in range(n):
-        drawn[number] = draw(base, number)
+def _draws(base, numbers):
+    drawn = np.empty(numbers.size, np.uint64)
+    for at in range(numbers.size):
+        drawn[at] = draw(base, numbers[at])
+    return drawn
+
+
+def draws_of(seed: int, round_number: int, purpose: int, numbers: UInt64Array) -> UInt64Array:
+    """Return the draw of each number: uint64 (n,) -> uint64 (n,)."""
+    drawn: UInt64Array = _draws(draw_base(seed, round_number, purpose), np.ascontiguousarray(numbers))
     return drawn
 
 
 def draws(seed: int, round_number: int, purpose: int, n: int) -> UInt64Array:
     """Return the draws of the numbers from 0 to n: uint64 (n,)."""
-    drawn: UInt64Array = _draws(draw_base(seed, round_number, purpose), np.int64(n))
-    return drawn
+    return draws_of(seed, round_number, purpose, np.arange(n, dtype=np.uint64))
