@@ -7,6 +7,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from kvcap.cli.layouts import reading_lines
 from kvcap.cli.writer import Column, Layout, Records, Table, as_document
 from kvcap.units import format_count, say_rate, say_size
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 def _parts(answer: GrowthAnswer) -> Iterator[str | Table]:
     size = partial(say_size, answer)
+    for account in answer.reading:
+        yield from reading_lines(account)
     yield f"blocks of {answer.block_size:,} tokens; today first, then each growth on its own"
     yield ""
     yield Table(
@@ -24,7 +27,7 @@ def _parts(answer: GrowthAnswer) -> Iterator[str | Table]:
             Column("Requests", "requests", format_count),
             Column("Sessions", "sessions", format_count),
             Column("Ceiling", "ceiling_block_hit_rate", say_rate),
-            Column("± points", lambda row: row.ceiling_range and _points(row.ceiling_range)),
+            Column("± points", lambda row: _points(row.ceiling_range, row.ceiling_block_hit_rate)),
             Column("95 % of it at", "capacity_for_95_percent_blocks", size),
             Column("p50", "required_p50_blocks", size),
             Column("p90", "required_p90_blocks", size),
@@ -61,12 +64,12 @@ def _has_ranges(answer: GrowthAnswer) -> bool:
 def _hit_columns(at: int, header: str, *, has_ranges: bool) -> Iterator[Column]:
     yield Column(header, lambda row: row.hits[at].block_hit_rate, say_rate)
     if has_ranges:
-        yield Column("±", lambda row: row.hits[at].block_hit_range and _points(row.hits[at].block_hit_range))
+        yield Column("±", lambda row: _points(row.hits[at].block_hit_range, row.hits[at].block_hit_rate))
 
 
-def _points(spread: Range) -> str:
-    """Return half of the width of a range of rates, in percentage points."""
-    return f"{50 * (spread.high - spread.low):.2f}"
+def _points(spread: Range | None, rate: float) -> str | None:
+    """Return how far a range goes from its rate, in percentage points: both ways alike, but for 0 and 1."""
+    return None if spread is None else f"{100 * max(spread.high - rate, rate - spread.low):.2f}"
 
 
 def _back_test_line(test: BackTest) -> str:

@@ -47,7 +47,7 @@ def account_lines(account: ReadReport | ReadAccount) -> list[str]:
     return [*lines, *account.notices]
 
 
-def reading_lines(report: ReadReport) -> list[str]:
+def reading_lines(report: ReadReport | ReadAccount) -> list[str]:
     """Return what a user should know about how logs were read, a sentence a line."""
     first = f"read as {report.format_name}: {report.records:,} records, {report.requests:,} requests"
     return [first, *account_lines(report)]

@@ -285,14 +285,15 @@ def run_info(
         input_tokens=int(input_tokens.sum()),
         largest_request_blocks=counts.largest_request_blocks,
         requests_without_output=counts.requests_without_output,
-        reading=_account(report),
+        reading=account_of(report),
         max_capacity_blocks=counts.max_depth,
         beyond_blocks=counts.beyond_blocks,
         forgotten_blocks=counts.forgotten_blocks,
     )
 
 
-def _account(report: ReadReport) -> ReadAccount:
+def account_of(report: ReadReport) -> ReadAccount:
+    """Return the account of a reading that is complete."""
     values = asdict(report)
     for name in ("sources", "bad_examples", "notices"):
         values[name] = tuple(values[name])

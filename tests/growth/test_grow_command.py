@@ -294,6 +294,20 @@ def test_a_preview_needs_the_sessions_of_a_log(tmp_path: Path) -> None:
         asked(nameless, sample_sessions=30)
 
 
+def test_what_reading_left_out_is_counted_in_the_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log.jsonl"
+    written(path, shared_documents())
+    path.write_text(path.read_text() + '{"hash_ids": "none"}\n')
+    argv = ["grow", str(path), "--context", "2", "--skip-bad", "1", "--capacities", CAPACITIES, "--quiet"]
+    assert main(argv) == 0
+    assert "left out: 1 bad records" in capsys.readouterr().out
+    assert main([*argv, "--format", "json"]) == 0
+    (account,) = json.loads(capsys.readouterr().out)["reading"]
+    assert (account["requests"], account["bad_records"]) == (80, 1)
+
+
 def test_a_growth_that_no_memory_holds_is_refused(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kvcap.analysis.growing.answer.MOST_TOUCHES", 3000)
     with pytest.raises(UsageError, match=r"2\.5 times a log that touches 1,440 blocks") as refusal:

@@ -136,6 +136,7 @@ def grow_log(
         block_bytes=sizes.block_bytes,
         rows=tuple(_row(growth, today, capacities) for growth in growths),
         back_test=_back_test(log.trace, today, options, replay_options) if tests_back else None,
+        reading=tuple(read.account for read in (log, other) if read is not None),
         assumptions=assumptions_of(log, other, options),
     )
 

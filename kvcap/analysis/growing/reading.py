@@ -20,6 +20,8 @@ from kvcap.growth.trace import taken
 from kvcap.kernels.arrays import Int64Array, UInt64Array, offsets_of
 from kvcap.kernels.id_table import IdTable
 from kvcap.options import ReplayOptions
+from kvcap.queries import ReadAccount
+from kvcap.replay.job import account_of
 from kvcap.replay.stream import keyed_batches
 
 
@@ -41,6 +43,8 @@ class GrowthLog:
         How many pools the log names; all are one stream here.
     all_sessions
         Of the whole log, where ``trace`` is a sample of them.
+    account
+        What reading left out or found odd.
     """
 
     trace: PathTrace
@@ -49,6 +53,7 @@ class GrowthLog:
     backward_requests: int
     pools: int
     all_sessions: int
+    account: ReadAccount
 
     @property
     def is_sample(self) -> bool:
@@ -130,11 +135,16 @@ def _read(
         columns.append(batch.select(["timestamp", "session_id", "pool"]))
     if not columns:
         raise EmptyTraceError(", ".join(trace.report.sources), "no requests in it")
-    return _growth_log(nodes, keyed_parts, pa.Table.from_batches(columns), sample)
+    account = account_of(trace.report)
+    return _growth_log(nodes, keyed_parts, pa.Table.from_batches(columns), account, sample)
 
 
 def _growth_log(
-    nodes: list[Int64Array], parts: list[KeyedRequests], columns: pa.Table, sample: SessionSample | None
+    nodes: list[Int64Array],
+    parts: list[KeyedRequests],
+    columns: pa.Table,
+    account: ReadAccount,
+    sample: SessionSample | None,
 ) -> GrowthLog:
     timestamps = columns.column("timestamp")
     has_times = timestamps.null_count == 0
@@ -171,4 +181,5 @@ def _growth_log(
         backward_requests=backward,
         pools=len(columns.column("pool").unique()),
         all_sessions=trace.n_sessions,
+        account=account,
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from kvcap.queries import ReadAccount
+
 Kind = Literal["today", "users", "context", "faster", "turns", "add"]
 
 
@@ -96,10 +98,14 @@ class BackTest:
 
 @dataclass(frozen=True)
 class GrowthAnswer:
-    """The answer of a growth what-if; ``block_bytes`` is None when unknown, ``back_test`` without users."""
+    """The answer of a growth what-if; ``block_bytes`` is None when unknown, ``back_test`` without users.
+
+    ``reading`` says what was left out of the log, and of those that were added.
+    """
 
     block_size: int
     block_bytes: int | None
     rows: tuple[GrowthRow, ...]
     back_test: BackTest | None
+    reading: tuple[ReadAccount, ...]
     assumptions: tuple[str, ...]
