@@ -140,13 +140,16 @@ class FleetResults:
 def merged_report(reports: Sequence[ReadReport]) -> ReadReport:
     """Return the account of reading several files, in order."""
     sums = ("records", "requests", "bad_records", "overfull_requests", "underfull_requests")
+    more = ("backward_timestamps", "clipped_cached_tokens")
     counts: dict[str, Any] = {
-        name: sum(getattr(report, name) for report in reports) for name in (*sums, "backward_timestamps")
+        name: sum(getattr(report, name) for report in reports) for name in (*sums, *more)
     }
     merged = ReadReport(reports[0].format_name, tuple(name for report in reports for name in report.sources))
     for name, count in counts.items():
         setattr(merged, name, count)
     for report in reports:
+        merged.kv_bytes_per_token = merged.kv_bytes_per_token or report.kv_bytes_per_token
+        merged.start_up_lines += report.start_up_lines
         for reason, count in report.skipped.items():
             merged.skip(reason, count)
         for notice in report.notices:

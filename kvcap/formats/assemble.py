@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from operator import attrgetter
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ from kvcap.schema import (
 )
 
 MAX_BATCH_IDS: Final = 1 << 20
+_MOST_START_UP_LINES: Final = 200
 _IDS_PER_ROW: Final = 16
 MAX_KNOWN_REQUESTS: Final = 1 << 20
 """So many requests are remembered to tell which come again, where those are not left out."""
@@ -138,6 +140,8 @@ class Assembler:
             return
         if isinstance(item, Skip):
             self.report.skip(item.reason)
+            if item.start_up is not None and len(self.report.start_up_lines) < _MOST_START_UP_LINES:
+                self.report.start_up_lines.append(item.start_up)
         else:
             self._take(item, path)
 
@@ -205,6 +209,8 @@ class Assembler:
             self._complete_length(row, ids.values.size, path)
             self._clip_cached(row)
         row.kept = kept
+        if row.kv_bytes_per_token is not None:
+            self._note_bytes(row.kv_bytes_per_token)
         if row.remarks:
             self._remarks.update(row.remarks)
         self._rows.append(row)
@@ -217,6 +223,16 @@ class Assembler:
                 self.report.backward_timestamps += 1
             self._last_us = time_us
         self._n_requests += 1
+
+    def _note_bytes(self, kv_bytes_per_token: Fraction) -> None:
+        report = self.report
+        if report.kv_bytes_per_token is None:
+            report.kv_bytes_per_token = str(kv_bytes_per_token)
+        elif report.kv_bytes_per_token != str(kv_bytes_per_token):
+            report.notice(
+                "records say different bytes per token: those of the first one are taken "
+                "(--kv-bytes-per-token says it otherwise)"
+            )
 
     def _is_repeated(self, row: Row, time_us: int | None) -> bool:
         """Count a request that came before; return whether it is to be left out."""

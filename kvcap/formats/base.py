@@ -42,6 +42,10 @@ class ReadReport:
         Requests said to have had more tokens from a cache than they have; the prompt's length is taken.
     notices
         Whatever else the user should know, one sentence each.
+    kv_bytes_per_token
+        Bytes of one token's keys and values as the log's own records say them, exact as a fraction's text.
+    start_up_lines
+        Lines of an engine's start that stand inside the log, which tell the same.
     """
 
     format_name: str
@@ -56,6 +60,8 @@ class ReadReport:
     backward_timestamps: int = 0
     clipped_cached_tokens: int = 0
     notices: list[str] = field(default_factory=list)
+    kv_bytes_per_token: str | None = None
+    start_up_lines: list[str] = field(default_factory=list)
 
     def skip(self, reason: str, count: int = 1) -> None:
         """Count records that were left out on purpose."""

@@ -13,7 +13,9 @@ otherwise. Agent traces hold the flattened prompt as text, with times in microse
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any, Final
 
 from kvcap.formats.dialect import Dialect, has
@@ -41,7 +43,31 @@ def _read_lookup(record: Any, values: Values) -> Iterator[Row | Skip]:
         model=optional_text(record, "model_name"),
         input_length=required_count(record, "seq_len"),
         block_size=optional_size(record, "chunk_size"),
+        kv_bytes_per_token=_bytes_per_token(record),
     )
+
+
+_BYTES_OF: Final = {
+    **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "uint8", "int8"), 1),
+    **dict.fromkeys(("float16", "half", "bfloat16"), 2),
+    **dict.fromkeys(("float32", "float"), 4),
+}
+"""Bytes of a value by PyTorch's name of its type."""
+
+
+def _bytes_per_token(record: dict[str, Any]) -> Fraction | None:
+    """Return what a token of a full chunk takes by ``shapes`` and ``dtypes``, None where they do not say."""
+    shapes, kinds, chunk_tokens = (record.get(name) for name in ("shapes", "dtypes", "chunk_size"))
+    if type(shapes) is not list or type(kinds) is not list or len(shapes) != len(kinds) or not shapes:
+        return None
+    size = 0
+    for shape, kind in zip(shapes, kinds, strict=True):
+        width = _BYTES_OF.get(kind.removeprefix("torch.")) if type(kind) is str else None
+        counts = shape if type(shape) is list else ()
+        if width is None or not counts or not all(type(n) is int and n > 0 for n in counts):
+            return None
+        size += width * math.prod(counts)
+    return Fraction(size, chunk_tokens) if type(chunk_tokens) is int and chunk_tokens > 0 else None
 
 
 def _read_text(record: Any, values: Values) -> Iterator[Row | Skip]:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -81,6 +82,8 @@ class Row:
         All of that as one text, where the record has it; empty for nothing.
     media, media_offsets
         Digests of what is no text, and the tokens at which each stands (None: unknown).
+    kv_bytes_per_token
+        Bytes of one token's keys and values, where the record itself says them.
     observed_cached_tokens, instance, queue_us, ttft_us, duration_us
         What the cache did, who served, and when; see :data:`kvcap.schema.LOGGED_COLUMNS`.
     remarks
@@ -107,6 +110,7 @@ class Row:
     namespace: str | None = None
     media: Sequence[int] | None = None
     media_offsets: Sequence[int] | None = None
+    kv_bytes_per_token: Fraction | None = None
     observed_cached_tokens: int | None = None
     instance: str | None = None
     queue_us: int | None = None
@@ -120,10 +124,11 @@ class Row:
 
 @dataclass(slots=True)
 class Skip:
-    """A record that is left out on purpose."""
+    """A record that is left out on purpose; ``start_up`` is a line of an engine's start."""
 
     reason: str
     line: int = 0
+    start_up: str | None = None
 
 
 class Values:

@@ -17,7 +17,9 @@ those of the log. ``request_parameters`` is JSON inside a JSON string. A log who
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any, Final
 
 import orjson
@@ -37,9 +39,11 @@ from kvcap.formats.rows import (
     inner_object,
     inside,
     optional_count,
+    optional_number,
     optional_text,
     show,
 )
+from kvcap.formats.start_up_lines import start_up_line
 from kvcap.formats.text_rows import body_from_json, body_text, checked_body
 
 _CUT: Final = "..."
@@ -51,13 +55,14 @@ _LINE: Final = re.compile(
 )
 _RID: Final = re.compile(r"\brid='((?:[^'\\]|\\.)*)'")
 _IDENTITY: Final = re.compile(r"\b(lora_path|lora_id|extra_key|cache_salt)='((?:[^'\\]|\\.)*)'")
+_META: Final = re.compile(r"'(cached_tokens|completion_tokens|e2e_latency)': (\d+(?:\.\d+)?)\b")
 _IDS: Final = re.compile(r"\binput_ids=(None|\[[^\]]*\])")
 
 
 def _read_tokens(record: Any, values: Values) -> Iterator[Row | Skip]:
     record, obj = _unwrapped(record)
     if obj is None:
-        yield Skip(_OTHER_LINE)
+        yield Skip(_OTHER_LINE, start_up=record.get("start_up"))
         return
     if obj.get("input_ids") is None:
         if record.get("event") == "request.received.openai":
@@ -114,11 +119,13 @@ def _unwrapped(record: Any) -> tuple[dict[str, Any], dict[str, Any] | None]:
 
 
 def _row(record: dict[str, Any], obj: dict[str, Any]) -> Row:
-    output = optional_count(record, "completion_tokens")
     out = record.get("out")
-    if isinstance(out, dict) and isinstance(out.get("meta_info"), dict):
-        with inside("out.meta_info"):
-            output = optional_count(out["meta_info"], "completion_tokens")
+    answered = out.get("meta_info") if isinstance(out, dict) else None
+    with inside("out.meta_info") if isinstance(answered, dict) else nullcontext():
+        answered = answered if isinstance(answered, dict) else record
+        output = optional_count(answered, "completion_tokens")
+        cached = optional_count(answered, "cached_tokens")
+        latency_s = optional_number(answered, "e2e_latency")
     rid = optional_text(record, "rid", "id") or optional_text(obj, "rid")
     finished = record.get("event") == "request.finished" or "request_parameters" in record
     return Row(
@@ -127,6 +134,8 @@ def _row(record: dict[str, Any], obj: dict[str, Any]) -> Row:
         session=optional_text(obj, "session_id"),
         model=optional_text(obj, "model"),
         output_length=output,
+        observed_cached_tokens=cached,
+        duration_us=None if latency_s is None else round(latency_s * 1_000_000),
         extra=(rid, finished, None),
         record=obj,
     )
@@ -148,36 +157,66 @@ def _is_cut(value: Any) -> bool:
     return False
 
 
+_FURTHER: Final = "further lines of a request that is already counted"
+_MOST_WAITING: Final = 256
+_ANSWERED: Final = ("output_length", "observed_cached_tokens", "duration_us")
+
+
 class _OncePerRid:
-    """Count a request once, however often it is logged."""
+    """Count a request once, in the order of arrival, with what its answer says.
+
+    A request waits for the line of its end, and those behind it with it, as long as no more wait than that.
+    """
 
     def __init__(self, options: ReadOptions, report: ReadReport) -> None:
-        self._open: set[str] = set()
+        self._waiting: deque[Row] = deque()
+        self._open: dict[str, Row | None] = {}
+        self._report = report
 
     def __call__(self, row: Row) -> Row | Skip:
         rid, finished, error = row.extra
         if rid is not None and rid in self._open:
             if finished:
-                self._open.discard(rid)
-            return Skip("further lines of a request that is already counted")
-        if rid is not None and not finished:
-            self._open.add(rid)
-        if error is not None:
+                known = self._open.pop(rid)
+                for name in _ANSWERED if known is not None else ():
+                    setattr(known, name, getattr(row, name))
+        elif error is not None:
             raise error
-        return row
+        else:
+            self._waiting.append(row)
+            if rid is not None and not finished:
+                self._open[rid] = row
+        return self._next() or Skip(_FURTHER)
+
+    def rest(self) -> list[Row]:
+        """Return what still waits at the end of the log."""
+        if self._waiting:
+            self._report.skip(_FURTHER, -len(self._waiting))
+        return list(self._waiting)
+
+    def _next(self) -> Row | None:
+        if not self._waiting:
+            return None
+        rid, _, _ = self._waiting[0].extra
+        if rid is not None and self._open.get(rid) is self._waiting[0]:
+            if len(self._waiting) <= _MOST_WAITING:
+                return None
+            # Its end may still come, and is no request then.
+            self._open[rid] = None
+        return self._waiting.popleft()
 
 
 def _decode_text_line(text: bytes) -> Any:
     """Return a line of the text form as a record of the JSON form."""
     match = _LINE.match(text)
     if match is None:
-        return {}
+        return {"start_up": start_up_line(text)}
     try:
         line = text.decode()
     except UnicodeDecodeError as error:
         raise FieldError("", f"is not UTF-8 (byte 0x{text[error.start]:02x}), expected UTF-8 text") from None
     # What follows out= is the answer; the request's own text may hold anything, so ids are looked for last.
-    request = line[match.end() :].partition("), out={")[0]
+    request, _, answer = line[match.end() :].partition("), out={")
     ids = None
     for found in _IDS.finditer(request):
         ids = found[1]
@@ -186,7 +225,16 @@ def _decode_text_line(text: bytes) -> Any:
     identity = dict(_IDENTITY.findall(request, request.rfind("input_ids=")))
     obj: dict[str, Any] = {"rid": rids[0] if rids else None, "input_ids": _ids(ids), **identity}
     event = "request.received" if match["event"] == b"Receive" else "request.finished"
-    return {"timestamp": match["time"].decode(), "event": event, "rid": obj["rid"], "obj": obj}
+    # The text that was generated comes first, and may say anything.
+    meta = answer[answer.rfind("'meta_info': {") :] if "'meta_info': {" in answer else ""
+    counts = {name: orjson.loads(number) for name, number in _META.findall(meta)}
+    return {
+        "timestamp": match["time"].decode(),
+        "event": event,
+        "rid": obj["rid"],
+        "obj": obj,
+        "out": {"meta_info": counts},
+    }
 
 
 def _ids(text: str | None) -> Any:

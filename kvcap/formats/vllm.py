@@ -28,6 +28,7 @@ from kvcap.formats.base import ReadReport
 from kvcap.formats.dialect import Dialect
 from kvcap.formats.options import ReadOptions
 from kvcap.formats.rows import FieldError, Row, Skip, Values, an_object, show
+from kvcap.formats.start_up_lines import start_up_line
 
 _LINE: Final = re.compile(
     rb"^.*?(?P<month>\d\d)-(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d) .*?\]\s+"
@@ -44,7 +45,7 @@ _YEAR: Final = "2000"
 def _decode(text: bytes) -> Any:
     match = _LINE.match(text)
     if match is None:
-        return {}
+        return {"start_up": start_up_line(text)}
     date = b"-".join((_YEAR.encode(), match["month"], match["day"])) + b" " + match["time"]
     # The prompt itself may hold the mark, and comes first.
     begin = text.rfind(_MARK)
@@ -76,8 +77,8 @@ def _adapter(text: bytes) -> dict[str, str]:
 
 def _read(record: Any, values: Values) -> Iterator[Row | Skip]:
     record = an_object(record, "a request")
-    if not record:
-        yield Skip("other lines of the server's log")
+    if "start_up" in record:
+        yield Skip("other lines of the server's log", start_up=record["start_up"])
         return
     ids = None
     if record["ids"] not in (None, b"None"):

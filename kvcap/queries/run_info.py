@@ -33,6 +33,7 @@ class ReadAccount:
     backward_timestamps: int
     notices: tuple[str, ...]
     clipped_cached_tokens: int = 0
+    kv_bytes_per_token: str | None = None
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from kvcap.queries import ReadAccount, Results, RunInfo, resolve_capacities
 from kvcap.replay.hybrid_tables import hybrid_info, hybrid_tables
 from kvcap.replay.identity import identity_notices
 from kvcap.replay.policy_tables import lookup_limits, policy_tables
-from kvcap.replay.sizing import bytes_per_token, max_capacity_blocks
+from kvcap.replay.sizing import bytes_per_token, max_capacity_blocks, with_bytes_of_log
 from kvcap.replay.stream import StreamedTrace, keyed_batches, stream
 from kvcap.replay.tables import curve_table, requests_table, reuse_runs_table
 from kvcap.units import decimal_text
@@ -122,6 +122,7 @@ def finished(
     streamed: StreamedTrace, options: ReplayOptions, trace: Trace, pool_column: str | None, threads: int
 ) -> tuple[RunInfo, dict[str, pa.Table]]:
     """Return the metadata and the tables of a trace after its pass."""
+    options = with_bytes_of_log(options, trace.report)
     streamed, counts = counted(streamed, options)
     for text in identity_notices(streamed.columns):
         trace.report.notice(text)
@@ -295,6 +296,7 @@ def run_info(
 def account_of(report: ReadReport) -> ReadAccount:
     """Return the account of a reading that is complete."""
     values = asdict(report)
+    del values["start_up_lines"]
     for name in ("sources", "bad_examples", "notices"):
         values[name] = tuple(values[name])
     return ReadAccount(**values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from kvcap.queries import LengthCost, ModelSizing
 from kvcap.units import decimal_text, parse_capacity
 
 if TYPE_CHECKING:
+    from kvcap.formats.base import ReadReport
     from kvcap.models import ModelBytes
     from kvcap.options import ReplayOptions
 
@@ -50,6 +52,28 @@ def bytes_per_token(
         length_costs=() if cost.is_linear else _length_costs(cost, input_tokens),
     )
     return cost.bytes_per_token(tokens), sizing
+
+
+def with_bytes_of_log(options: ReplayOptions, report: ReadReport) -> ReplayOptions:
+    """Return options with the bytes per token that the log itself tells, where no option says them."""
+    if options.kv_bytes_per_token is not None or options.model_bytes is not None:
+        return options
+    if report.kv_bytes_per_token is not None:
+        found = Fraction(report.kv_bytes_per_token)
+        source = "as shapes and dtypes of the log's own records say"
+    elif report.start_up_lines:
+        from kvcap.models.calibrate import calibrate
+
+        try:
+            found = calibrate("\n".join(report.start_up_lines))
+        except UsageError as error:
+            report.notice(f"the engine's lines inside the log give no bytes per token: {error}")
+            return options
+        source = "of one rank, as the engine's start-up lines inside the log say"
+    else:
+        return options
+    report.notice(f"{float(found):,.10g} bytes a token, {source} (--kv-bytes-per-token says it otherwise)")
+    return replace(options, kv_bytes_per_token=found)
 
 
 def max_capacity_blocks(options: ReplayOptions, block_size: int) -> int | None:

@@ -334,7 +334,7 @@ def test_sglang_requests_count_once_each(tmp_path: Path) -> None:
     )
     table, report = read_log(path)
     assert table["token_ids"].to_pylist() == [[1, 2, 3], [4], [5]]
-    assert table["output_length"].to_pylist() == [None, 2, None]
+    assert table["output_length"].to_pylist() == [2, 2, None]
     assert sum(report.skipped.values()) == 3
 
 
