@@ -70,10 +70,13 @@ def replay(
     reading = reading or ReadOptions(block_size=options.blocks.block_size)
     paths = source_paths(source)
     trace = open_table(source, reading) if paths is None else open_trace(paths, reading)
-    if trace.kind == "request_json" and tokenizing is not None:
-        from kvcap.tokenize.driver import tokenize_trace
+    if trace.kind == "request_json":
+        from kvcap.tokenize.driver import prompts_of_ids, tokenize_trace
 
-        trace = tokenize_trace(trace, tokenizing)
+        if tokenizing is not None:
+            trace = tokenize_trace(trace, tokenizing)
+        else:
+            trace = prompts_of_ids(trace, reading.skip_bad)
     try:
         return replay_trace(
             trace,

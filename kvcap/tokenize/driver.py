@@ -19,7 +19,7 @@ from kvcap.schema import PAYLOAD_COLUMNS, REQUEST_COLUMNS, TOKEN_IDS, TraceKind,
 from kvcap.tokenize.backends import Backend, create_backend
 from kvcap.tokenize.options import TokenizeOptions
 from kvcap.tokenize.ordered import ordered_map
-from kvcap.tokenize.prompts import ChatPrompt, Prompt, PromptSource, TokenIds, TokenPrompt
+from kvcap.tokenize.prompts import ChatPrompt, Prompt, PromptSource, TextPrompt, TokenIds, TokenPrompt
 from kvcap.tokenize.requests import prompts_of
 
 BATCH_TOKENS: Final = 2_000_000
@@ -60,6 +60,31 @@ def tokenize_trace(
     if trace.kind != "request_json":
         raise UsageError(f"the log holds {trace.kind}, expected request texts: there is nothing to tokenize")
     return TokenizedTrace(trace, options, create(options))
+
+
+def prompts_of_ids(trace: Trace, skip_bad: int = 0) -> TokenizedTrace:
+    """Return a trace of request bodies whose prompts are token ids already, which no tokenizer has to make.
+
+    Parameters
+    ----------
+    trace
+        Requests of kind ``request_json``. It is closed with the trace that is returned.
+    skip_bad
+        How many bad requests, those of the reader included, are left out before one stops the run.
+    """
+    # What is no text would need a tokenizer as well, and that is what there is to say.
+    options = TokenizeOptions(tokenizer="", multimodal="placeholder", workers=1, skip_bad=skip_bad)
+    return TokenizedTrace(trace, options, _NoTokenizer())
+
+
+class _NoTokenizer:
+    """Says what a prompt of text needs."""
+
+    def encode(self, prompt: ChatPrompt | TextPrompt) -> TokenIds:
+        raise UsageError("this log holds text: give --tokenizer to replay it, or run `kvcap tokenize` first")
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
