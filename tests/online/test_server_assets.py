@@ -12,6 +12,7 @@ import pytest
 
 from kvcap.kernels.observations import FIRST_CAPACITY
 from kvcap.online import Estimator, EstimatorOptions, ObservedBatch
+from kvcap.online.server import bodies
 from kvcap.online.server.app import make_app
 from kvcap.online.server.endpoints import DOWNLOADS, Endpoints, asset
 from kvcap.online.server.metrics import Metrics
@@ -64,3 +65,9 @@ def test_configurations_come_with_the_package(name: str) -> None:
 
 def test_an_application_needs_nothing_but_a_service_and_an_encoder() -> None:
     assert callable(make_app(Service(OPTIONS), TokenizingEncoder(None)))
+
+
+def test_every_field_of_a_request_is_documented() -> None:
+    schemas = orjson.loads(asset("openapi.json"))["components"]["schemas"]
+    documented = {name for kind in ("TokenRequest", "HashRequest") for name in schemas[kind]["properties"]}
+    assert documented == set(bodies._FIELDS)
