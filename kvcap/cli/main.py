@@ -34,6 +34,14 @@ COMMANDS: Final = (
 )
 """Commands in the order of ``--help``; each is a module of :mod:`kvcap.cli.commands`."""
 
+_EXAMPLES: Final = """\
+examples:
+  kvcap replay trace.jsonl.gz --model glm-5.2 --out results
+  kvcap explain requests.jsonl
+  kvcap plan results
+
+`kvcap COMMAND --help` tells more of each.
+"""
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 200_000
 _POOL_SIZES: Final = {"polars": "POLARS_MAX_THREADS", "pyarrow": "OMP_NUM_THREADS"}
 """The environment variables by which libraries size their pools of threads."""
@@ -51,8 +59,10 @@ def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
     """Return the parser with some commands, every one by default."""
     parser = _Parser(
         prog="kvcap",
-        description="How much KV cache does your LLM traffic need? Exact hit rates at every capacity, "
-        "and the capacity that each request needed, from request logs.",
+        description="How much KV cache does your LLM traffic need? Exact hit rates at every\n"
+        "capacity, and the capacity that each request needed, from request logs.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"kvcap {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
@@ -76,6 +86,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     argv = sys.argv[1:] if argv is None else argv
     asked = [name for name in argv[:1] if name in COMMANDS]
+    if not argv:
+        build_parser().print_help()
+        return 0
     error_code = 1
     try:
         args = build_parser(asked or COMMANDS).parse_args(argv)
