@@ -4,6 +4,7 @@ from kvcap.cli.options.model import add_deployment_options, add_model_options, m
 from kvcap.cli.options.output import add_force, add_format, add_output, add_quiet
 from kvcap.cli.options.reading import add_reading_options, read_options
 from kvcap.cli.options.replay import (
+    add_capacities,
     add_policy_options,
     add_replay_options,
     replay_options,
@@ -12,6 +13,7 @@ from kvcap.cli.options.tokenizer import add_tokenizer_options, tokenize_options
 from kvcap.cli.options.values import whole_number
 
 __all__ = [
+    "add_capacities",
     "add_deployment_options",
     "add_force",
     "add_format",

@@ -44,6 +44,11 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_capacities(parser: argparse.ArgumentParser) -> None:
+    """Add ``--capacities`` alone."""
+    add_fields(parser, Rules, only=["capacities"])
+
+
 def replay_options(args: argparse.Namespace) -> ReplayOptions:
     """Return what :func:`add_replay_options` and :func:`add_policy_options` collected.
 
