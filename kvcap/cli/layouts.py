@@ -38,12 +38,17 @@ def account_lines(account: ReadReport | ReadAccount) -> list[str]:
         "have ids for full blocks only: the tail counts as input tokens that never hit": (
             account.underfull_requests
         ),
-        "are earlier than the one before them": account.backward_timestamps,
         "are said to have had more tokens from a cache than they have: all of theirs count": (
             account.clipped_cached_tokens
         ),
     }
     lines += [f"{count:,} requests {what}" for what, count in odd.items() if count]
+    if account.backward_timestamps:
+        share = say_rate(account.backward_timestamps / max(1, account.requests))
+        lines.append(
+            f"{account.backward_timestamps:,} requests ({share}) are earlier than the one before them, by up "
+            f"to {account.largest_step_back_us / 1e6:,.6g} s: --order time puts them in the order of time"
+        )
     return [*lines, *account.notices]
 
 

@@ -148,6 +148,7 @@ def merged_report(reports: Sequence[ReadReport]) -> ReadReport:
     for name, count in counts.items():
         setattr(merged, name, count)
     for report in reports:
+        merged.largest_step_back_us = max(merged.largest_step_back_us, report.largest_step_back_us)
         merged.kv_bytes_per_token = merged.kv_bytes_per_token or report.kv_bytes_per_token
         merged.start_up_lines += report.start_up_lines
         for reason, count in report.skipped.items():

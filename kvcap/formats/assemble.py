@@ -220,7 +220,7 @@ class Assembler:
         self._weight += _IDS_PER_ROW + (len(row.text) // _CHARACTERS_PER_ID if row.text else 0)
         if time_us is not None:
             if self._last_us is not None and time_us < self._last_us:
-                self.report.backward_timestamps += 1
+                self.report.step_back([self._last_us - time_us])
             self._last_us = time_us
         self._n_requests += 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -38,6 +38,8 @@ class ReadReport:
         Requests with more block ids than ``input_length`` can fill, and with fewer (``floor`` logs).
     backward_timestamps
         Requests earlier than the one before them.
+    largest_step_back_us
+        How much earlier at most.
     clipped_cached_tokens
         Requests said to have had more tokens from a cache than they have; the prompt's length is taken.
     notices
@@ -58,10 +60,20 @@ class ReadReport:
     overfull_requests: int = 0
     underfull_requests: int = 0
     backward_timestamps: int = 0
+    largest_step_back_us: int = 0
     clipped_cached_tokens: int = 0
     notices: list[str] = field(default_factory=list)
     kv_bytes_per_token: str | None = None
     start_up_lines: list[str] = field(default_factory=list)
+
+    def step_back(self, steps_us: Sequence[int]) -> None:
+        """Count requests that are so much earlier than the one before them."""
+        self.backward_timestamps += len(steps_us)
+        self.largest_step_back_us = max(self.largest_step_back_us, *steps_us, 0)
+
+    def in_order(self) -> None:
+        """Forget steps back in time: what was put in order is no longer out of it."""
+        self.backward_timestamps = self.largest_step_back_us = 0
 
     def skip(self, reason: str, count: int = 1) -> None:
         """Count records that were left out on purpose."""

@@ -144,8 +144,7 @@ class LogTrace:
 
     def _sorted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from sorted_by_time(batches, self.schema, newest_first=self._newest_first)
-        # What was put in order is no longer out of it.
-        self.report.backward_timestamps = 0
+        self.report.in_order()
 
     def close(self) -> None:
         """Release files and workers."""

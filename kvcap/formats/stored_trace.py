@@ -200,7 +200,7 @@ class StoredTrace:
     def _in_order(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
         # What was put in order is no longer out of it.
-        self.report.backward_timestamps = 0
+        self.report.in_order()
 
     def _merged(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the requests of parts that overlap in time in its order, each part as it stands."""
@@ -215,7 +215,8 @@ class StoredTrace:
         self.report.notice(notice)
         columns = [column for columns in stamps for column in columns]
         times = pa.chunked_array(columns).cast(pa.int64()).take(pa.array(order)).drop_null().to_numpy()
-        self.report.backward_timestamps = int(np.count_nonzero(np.diff(times) < 0))
+        self.report.in_order()
+        self.report.step_back(_steps_back(times))
 
     def close(self) -> None:
         """Release the files."""
@@ -280,7 +281,7 @@ class StoredTrace:
             raise SchemaError(name, "a timestamp in every request, since they are put in order", "nulls")
         if last is not None:
             times = np.concatenate(([last], times))
-        self.report.backward_timestamps += int(np.count_nonzero(np.diff(times) < 0))
+        self.report.step_back(_steps_back(times))
         if self.kind == "hash_ids":
             self._count_lengths(batch)
         return int(times[-1]) if times.size else last
@@ -305,3 +306,9 @@ def _target_schema(part: Part, options: ReadOptions) -> tuple[pa.Schema, TraceKi
     if options.keep:
         extra = [field for field in extra if field.name in options.keep]
     return trace_schema(kind, tuple(extra)), kind
+
+
+def _steps_back(times_us: np.ndarray) -> list[int]:
+    steps = np.diff(times_us)
+    backward: list[int] = (-steps[steps < 0]).tolist()
+    return backward

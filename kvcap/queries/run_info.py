@@ -34,6 +34,7 @@ class ReadAccount:
     notices: tuple[str, ...]
     clipped_cached_tokens: int = 0
     kv_bytes_per_token: str | None = None
+    largest_step_back_us: int = 0
 
 
 @dataclass(frozen=True)

@@ -299,6 +299,7 @@ class TokenizedTrace:
         report.bad_records = read.bad_records + account.bad_records
         report.bad_examples = (read.bad_examples + account.bad)[:MAX_EXAMPLES]
         report.backward_timestamps = read.backward_timestamps
+        report.largest_step_back_us = read.largest_step_back_us
         report.clipped_cached_tokens = read.clipped_cached_tokens + account.clipped
         for notice in read.notices:
             report.notice(notice)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from reading import read_log, write_log
 
 import kvcap
+from kvcap.cli.layouts import account_lines
 from kvcap.convert import convert
 from kvcap.fleet import FleetJob, FleetResults, plan_pools, read_file, replay_pool
 from kvcap.formats.timestamps import YearSteps
@@ -134,8 +135,20 @@ def test_a_log_that_runs_backwards_is_replayed_forwards(tmp_path: Path, times: l
 
 def test_what_was_put_in_order_is_no_longer_said_to_be_out_of_it(tmp_path: Path) -> None:
     [path] = write_files(tmp_path, [[5, 6, 1, 7]])
-    assert read_log(path)[1].backward_timestamps == 1
-    assert read_log(path, order="time")[1].backward_timestamps == 0
+    out_of_order, in_order = read_log(path)[1], read_log(path, order="time")[1]
+    assert (out_of_order.backward_timestamps, out_of_order.largest_step_back_us) == (1, 5_000)
+    assert (in_order.backward_timestamps, in_order.largest_step_back_us) == (0, 0)
+    assert "1 requests (25.00 %) are earlier than the one before them, by up to 0.005 s" in " ".join(
+        account_lines(out_of_order)
+    )
+
+
+def test_a_stored_trace_goes_back_as_far_as_its_log(tmp_path: Path) -> None:
+    [path] = write_files(tmp_path, [[5, 6, 1, 7, 4]])
+    convert([str(path)], str(tmp_path / "trace.parquet"))
+    stored, logged = (read_log(name)[1] for name in (str(tmp_path / "trace.parquet"), path))
+    assert stored.largest_step_back_us == logged.largest_step_back_us == 5_000
+    assert stored.backward_timestamps == logged.backward_timestamps == 2
 
 
 def vllm(day: str, name: str) -> str:
