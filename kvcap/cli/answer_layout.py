@@ -297,6 +297,8 @@ def _share(part: int, whole: int) -> str:
 
 
 def _grouped(number: str | None) -> str:
-    """Return decimal text with thousands separators in its whole part."""
+    """Return a number's text with thousands separators in its whole part, a fraction to two places."""
+    if number is not None and "/" in number:
+        return f"{float(Fraction(number)):,.2f}"
     whole, dot, part = (number or "").partition(".")
     return f"{int(whole):,}{dot}{part}" if whole.isdigit() else str(number)

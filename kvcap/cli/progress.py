@@ -12,12 +12,18 @@ _INTERVAL_SECONDS: Final = 0.2
 
 
 def announce_compilation(*, quiet: bool) -> None:
-    """Say on a terminal why the first run on a machine takes seconds longer."""
-    if quiet or not sys.stderr.isatty():
+    """Say on a terminal why a first run takes seconds longer, and anywhere why every run does."""
+    if quiet:
         return
-    from kvcap.kernels.reuse_runs import scanner_is_compiled
+    from kvcap.kernels.reuse_runs import scanner_is_compiled, scanner_is_kept
 
-    if not scanner_is_compiled():
+    if not scanner_is_kept():
+        print(
+            "kvcap: no directory for compiled kernels can be written, so every run compiles them: set "
+            "NUMBA_CACHE_DIR to one",
+            file=sys.stderr,
+        )
+    elif sys.stderr.isatty() and not scanner_is_compiled():
         print("kvcap: compiling kernels for this machine; later runs start at once", file=sys.stderr)
 
 

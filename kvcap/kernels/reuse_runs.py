@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kvcap.kernels._jit import is_compiled
+from kvcap.kernels._jit import is_compiled, is_kept
 from kvcap.kernels.arrays import Int64Array, UInt64Array
 from kvcap.kernels.node_index import add_buckets
 from kvcap.kernels.request_log import WORDS_PER_SLOT, close_gaps
@@ -77,6 +77,11 @@ class ReuseRuns(NamedTuple):
 def scanner_is_compiled() -> bool:
     """Whether the first call of a scanner is quick on this machine."""
     return is_compiled(scan)
+
+
+def scanner_is_kept() -> bool:
+    """Whether a scanner that was compiled once is there for later runs."""
+    return is_kept(scan)
 
 
 class ReuseRunScanner:
