@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,7 +105,10 @@ def test_killed_at_any_step_of_replacing_one_whole_version_is_found(
             root.mkdir()
             target = root / "ta[r]get"
             make(target, "old", directory=True)
-            pid = os.fork()
+            with warnings.catch_warnings():
+                # Threads of libraries that other tests have begun are of no concern to the child.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                pid = os.fork()
             if pid == 0:
                 _die_at_step(last, exchanges, target)
             os.waitpid(pid, 0)

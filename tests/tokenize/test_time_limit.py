@@ -24,6 +24,12 @@ def stubborn() -> None:
         endless()
 
 
+def busy(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
 def limited(work: Callable[[], None], seconds: float) -> None:
     with time_limit(seconds):
         work()
@@ -56,9 +62,7 @@ def test_each_thread_has_its_own_limit() -> None:
     def loop(name: str, seconds: float, work: float) -> None:
         try:
             with time_limit(seconds):
-                end = time.monotonic() + work
-                while time.monotonic() < end:
-                    pass
+                busy(work)
             ended.append(f"{name} done")
         except TookTooLongError:
             ended.append(f"{name} stopped")

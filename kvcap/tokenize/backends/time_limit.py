@@ -1,7 +1,8 @@
 """An end to Python code that would run for ever: a template is a program, and its loops have no other bound.
 
 Threads cannot be stopped from outside, but the interpreter raises what another thread asks it to at the next
-bytecode. Code that loops in bytecode ends so; a single call into C does not.
+bytecode. Code that loops in bytecode ends so; a single call into C does not. The loops have to stand in
+functions that the limited block calls: CPython 3.13 raises from some jumps outside of the block they are in.
 """
 
 from __future__ import annotations
