@@ -74,6 +74,7 @@ class History:
         tables = {name: table for name, table in stored.items() if table is not None}
         self._names = tuple(tables)
         run = pa.concat_tables(runs, promote_options="permissive")
+        self._unsafe = unsafe
         self._connection = connect_to_tables({**tables, "run": run}, unsafe=unsafe)
 
     def __enter__(self) -> History:
@@ -109,7 +110,7 @@ class History:
             If it does not parse or run.
         """
         with mapped_errors(text):
-            return fetched(self._connection, text, parameters)
+            return fetched(self._connection, text, parameters, unsafe=self._unsafe)
 
     def query(self, name: str, **parameters: object) -> pa.Table:
         """Run a named query for each day and return all rows, ``day`` first.

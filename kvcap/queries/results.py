@@ -157,7 +157,7 @@ class Results:
         try:
             self._define_names_in(text)
             with mapped_errors(label):
-                return fetched(self._connection, text, parameters)
+                return fetched(self._connection, text, parameters, unsafe=self._unsafe)
         except QueryError as error:
             missing = re.search(r"Table with name (\w+) does not exist", str(error))
             if missing is not None and missing[1] in TABLE_NAMES:
