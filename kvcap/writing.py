@@ -66,7 +66,7 @@ def written_beside(
         if old is not None:
             _keep_others(old, target, owned)
             _remove(old)
-        _sync_names(target.parent)
+        sync_path(target.parent)
     finally:
         _remove(beside)
 
@@ -151,12 +151,12 @@ def _sync(path: Path) -> None:
     """Put a file, or a directory with all that is in it, on disk."""
     for root, _, names in os.walk(path):
         for name in names:
-            _sync_names(Path(root, name))
-    _sync_names(path)
+            sync_path(Path(root, name))
+    sync_path(path)
 
 
-def _sync_names(path: Path) -> None:
-    """Put a file, or the names in a directory, on disk."""
+def sync_path(path: Path) -> None:
+    """Put a file's bytes, or the names in a directory, on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

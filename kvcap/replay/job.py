@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kvcap._version import __version__
 from kvcap.blocks.keyer import UNKNOWN_TOKENS, BlockKeyer, KeyedRequests
-from kvcap.errors import EmptyTraceError, TraceError, UsageError
+from kvcap.errors import EmptyTraceError, TraceError
 from kvcap.formats.parallel import READING_THREADS, ahead, working_threads
 from kvcap.kernels._jit import kernel_threads
 from kvcap.kernels.run_tables import leading_parts, runs_within
@@ -63,12 +63,10 @@ def replay_trace(
     Raises
     ------
     UsageError
-        If the trace is text, options contradict it, or ``out`` exists and ``force`` is not given.
+        If options contradict the trace, or ``out`` exists and ``force`` is not given.
     EmptyTraceError
         If it holds no request.
     """
-    if trace.kind == "request_json":
-        raise UsageError("this log holds text: give --tokenizer to replay it, or run `kvcap tokenize` first")
     if out is None:
         run, tables = _replayed(trace, options, pool_column, None, progress, threads)
         return Results(run, tables, threads)

@@ -15,6 +15,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from kvcap.writing import sync_path
+
 _MAGIC: Final = b"KVJ1"
 _HEAD: Final = struct.Struct("<4sQ16s")
 
@@ -32,7 +34,7 @@ class Journal:
         self.path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         self._size = 0
-        sync_directory(path.parent)
+        sync_path(path.parent)
 
     def append(self, table: pa.Table) -> None:
         """Write one frame behind those that are there.
@@ -73,15 +75,6 @@ def read_journal(path: Path) -> Iterator[pa.Table]:
                 return
             with pa.ipc.open_stream(content) as reader:
                 yield reader.read_all()
-
-
-def sync_directory(path: Path) -> None:
-    """Put the names in a directory on disk."""
-    directory = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _digest(content: bytes) -> bytes:
